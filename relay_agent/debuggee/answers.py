@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -74,6 +75,8 @@ def _push(process: Process, body: Body) -> object:
     from relay_core.records import encode, parse  # noqa: PLC0415
 
     request = parse(Push, body)
+    if (trigger := sys.modules.get("relay_agent.trigger.table")) is not None:
+        trigger.watches.pause()
 
     def start(respond: Respond) -> None:
         def finished(result: Pushed) -> None:

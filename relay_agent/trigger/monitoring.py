@@ -10,7 +10,7 @@ and no debugger stops in it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import CodeType
 from typing import Any
 
@@ -31,9 +31,8 @@ class Engine:
     def __init__(self) -> None:
         self._tool: int | None = None
         """The tool id while there are hooks."""
-        self._codes: dict[int, CodeType] = {}
-        self._hooks: dict[int, dict[int, list[Hook]]] = {}
-        """By line, by the id of the code object; to compare code objects would take longer than all the rest."""
+        self._lines: dict[int, list[tuple[CodeType, frozenset[int], Hook]]] = {}
+        """By line, which is the fastest lookup: the code object, the offsets that are ignored, and the hook."""
 
     def original(self, code: CodeType) -> CodeType:
         """Return the code object, which is never replaced here."""
@@ -47,16 +46,14 @@ class Engine:
         """
         if hooks and self._tool is None:
             self._tool = _take_tool(self._line_reached)
-        codes = self._codes | {id(hook.place.code): hook.place.code for hook in hooks}
-        before, after = self._hooks, dict[int, dict[int, list[Hook]]]()
+        before, self._lines = self._lines, {}
         for hook in hooks:
-            after.setdefault(id(hook.place.code), {}).setdefault(hook.place.line, []).append(hook)
-        self._codes, self._hooks = {key: codes[key] for key in after}, after
-        for key, code in codes.items():
-            lines = after.get(key, {})
-            if lines.keys() != before.get(key, {}).keys():
+            self._lines.setdefault(hook.place.line, []).append((hook.place.code, hook.place.ignored, hook))
+        lines_before, lines = _by_code(before), _by_code(self._lines)
+        for key, (code, _) in {**lines_before, **lines}.items():
+            if lines.get(key) != lines_before.get(key):
                 monitoring.set_local_events(self._tool, code, 0)  # also ends DISABLE for the lines of this code object
-                monitoring.set_local_events(self._tool, code, monitoring.events.LINE if lines else 0)
+                monitoring.set_local_events(self._tool, code, monitoring.events.LINE if key in lines else 0)
         if not hooks and self._tool is not None:
             monitoring.register_callback(self._tool, monitoring.events.LINE, None)
             monitoring.free_tool_id(self._tool)
@@ -64,15 +61,26 @@ class Engine:
         return ""
 
     def _line_reached(self, code: CodeType, line: int) -> object:
-        lines = self._hooks.get(id(code))
-        hooks = lines.get(line) if lines is not None else None
-        if hooks is None:
-            return monitoring.DISABLE
-        frame = sys._getframe(1)  # noqa: SLF001 - its documented name
-        for place, reached in hooks:
-            if not place.ignored or frame.f_lasti not in place.ignored:
-                reached(frame)
-        return None
+        result = monitoring.DISABLE
+        for own, ignored, (_, reached, report) in self._lines.get(line, ()):
+            if own is code:
+                result = None
+                if ignored and sys._getframe(1).f_lasti in ignored:  # noqa: SLF001 - its documented name
+                    continue
+                if number := reached():
+                    report(sys._getframe(1), number)  # noqa: SLF001 - as above
+        return result
+
+
+def _by_code(
+    lines: Mapping[int, Sequence[tuple[CodeType, frozenset[int], Hook]]],
+) -> dict[int, tuple[CodeType, set[int]]]:
+    """Return the code objects with hooks and their lines, by the id of the code object."""
+    found: dict[int, tuple[CodeType, set[int]]] = {}
+    for line, hooks in lines.items():
+        for code, _, _ in hooks:
+            found.setdefault(id(code), (code, set()))[1].add(line)
+    return found
 
 
 def _take_tool(callback: object) -> int:

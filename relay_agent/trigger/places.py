@@ -45,11 +45,13 @@ class Place(NamedTuple):
 
 
 class Hook(NamedTuple):
-    """A place, and what is called when a thread reaches it."""
+    """A place, and the functions of the watch that are called when a thread reaches it."""
 
     place: Place
-    reached: Callable[[FrameType], None]
-    """Called in the job's thread before the line is executed; raises only what a signal handler of the job raises."""
+    reached: Callable[[], int]
+    """Called in the job's thread before the line is executed; returns a number if this time matters, or else 0."""
+    report: Callable[[FrameType, int], None]
+    """Called then with the number; raises only what a signal handler of the job raises."""
 
 
 def find_codes(file: str) -> list[CodeType]:

@@ -13,17 +13,18 @@ from __future__ import annotations
 import gc
 import sys
 from _thread import get_ident
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from relay_agent.job.gevent_originals import threading
 from relay_agent.job.own_settrace import settrace
+from relay_agent.job.torch_compiler import has_compiled_code
 from relay_agent.push.in_process import change_main_trace
 from relay_agent.push.loaded_code import all_functions, suspended_frame
 from relay_agent.stacks.in_process import with_callers
 from relay_agent.trigger.bytecode import with_calls
-from relay_agent.trigger.places import Hook, Place, with_inner
+from relay_agent.trigger.places import Hook, with_inner
 
 TRACE_TIME = 0.5
 """Seconds to wait until the main thread has its trace function; it may be in C code for longer."""
@@ -31,6 +32,10 @@ SLOWER = "until the running calls return, all Python code of the main thread is 
 """The note if the main thread is traced."""
 NOT_WATCHED = "calls that are already running are not watched{}; use Python 3.12 or a log point"
 """The note if running calls have no hook."""
+COMPILED = (
+    "torch.compile has compiled code in this job: up to Python 3.11, only calls that are already running are watched"
+)
+"""The note if code is not changed: torch.compile would compile it again, or fail if it must not split the graph."""
 
 _ignore: Any = memoryview(b"").__exit__
 """The trace function for calls: C code that returns None, which costs the least."""
@@ -41,16 +46,17 @@ _entered: set[int] = set()
 class _Call:
     """What changed code calls."""
 
-    def __init__(self, reached: Callable[[FrameType], None] = lambda _frame: None) -> None:
-        self.reached = reached
+    def __init__(self, hook: Hook | None = None) -> None:
+        self.hook = hook
+        """None once the hook was removed."""
 
     def __call__(self, frame: FrameType | None = None) -> None:
-        thread = get_ident()
-        if thread in _entered:
+        hook = self.hook
+        if hook is None or not (number := hook.reached()) or (thread := get_ident()) in _entered:
             return
         try:
             _entered.add(thread)
-            self.reached(frame or sys._getframe(1))  # noqa: SLF001 - its documented name
+            hook.report(frame or sys._getframe(1), number)  # noqa: SLF001 - its documented name
         finally:
             _entered.discard(thread)
 
@@ -72,7 +78,7 @@ class Engine:
     """The hooks of this process."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, list[tuple[Place, _Call]]] = {}
+        self._calls: dict[int, list[_Call]] = {}
         """By the id of the code object that the job has loaded."""
         self._changed: dict[int, _Changed] = {}
         """By the id of the changed code object; kept, because a frame or a new closure may have an old one."""
@@ -85,24 +91,28 @@ class Engine:
 
     def set_hooks(self, hooks: Sequence[Hook]) -> str:
         """Replace all hooks, and return what the user should know, in one sentence; "" if nothing."""
-        known = {(id(place.code), place, call.reached): call for found in self._calls.values() for place, call in found}
+        known: dict[int, Any] = {id(call.hook): call for found in self._calls.values() for call in found}
         self._calls = {}
-        for place, reached in hooks:
-            call = known.get((id(place.code), place, reached)) or _Call(reached)
-            self._calls.setdefault(id(place.code), []).append((place, call))
-        files = {place.code.co_filename for place, _ in hooks}
-        functions = all_functions().values()
-        for function in functions:
+        for hook in hooks:
+            self._calls.setdefault(id(hook.place.code), []).append(known.pop(id(hook), None) or _Call(hook))
+        for call in known.values():  # a running frame still has it
+            call.hook = None
+        is_compiled = has_compiled_code()
+        files = {hook.place.code.co_filename for hook in hooks}
+        for function in all_functions().values():
             code = function.__code__
             if id(code) in self._changed or code.co_filename in files:
-                changed = self._with_calls(self.original(code))
-                if changed is not code:
-                    function.__code__ = changed
-        return self._trace_running() if hooks else self._stop_tracing()
+                wanted = self.original(code) if is_compiled else self._with_calls(self.original(code))
+                if wanted is not code:
+                    function.__code__ = wanted
+        if not hooks:
+            return self._stop_tracing()
+        note = self._trace_running()
+        return COMPILED if is_compiled else note
 
     def _with_calls(self, code: CodeType) -> CodeType:
         """Return a code object with the calls of all hooks, also in the code inside it; itself if there are none."""
-        wanted = frozenset(id(call) for each in with_inner(code) for _, call in self._calls.get(id(each), ()))
+        wanted = frozenset(id(call) for each in with_inner(code) for call in self._calls.get(id(each), ()))
         if not wanted:
             return code
         for changed in self._changed.values():
@@ -110,8 +120,8 @@ class Engine:
                 return changed.code
         constants = tuple(self._with_calls(each) if isinstance(each, CodeType) else each for each in code.co_consts)
         calls: dict[int, list[_Call]] = {}
-        for place, call in self._calls.get(id(code), ()):
-            for offset in place.starts:
+        for call in self._calls.get(id(code), ()):
+            for offset in call.hook.place.starts if call.hook else ():
                 calls.setdefault(offset, []).append(call)
         new = with_calls(code.replace(co_consts=constants), calls)
         self._changed[id(new)] = _Changed(new, code, wanted)
@@ -148,17 +158,18 @@ class Engine:
         """Return the frames whose code has hooks, but not all of the calls."""
         return [frame for frame in frames if self._missing(frame.f_code)]
 
-    def _missing(self, code: CodeType) -> list[tuple[Place, _Call]]:
-        """Return the hooks of a code object that are not in it as calls."""
+    def _missing(self, code: CodeType) -> list[_Call]:
+        """Return the calls that a code object should have and does not have."""
         changed = self._changed.get(id(code))
         found = self._calls.get(id(changed.original if changed else code), [])
-        return [(place, call) for place, call in found if changed is None or id(call) not in changed.calls]
+        return [call for call in found if changed is None or id(call) not in changed.calls]
 
     def _trace(self, frame: FrameType, event: str, _argument: object) -> Any:
         """Trace function of a frame."""
         if event == "line":
-            for place, call in self._missing(frame.f_code):
-                if frame.f_lineno == place.line and frame.f_lasti not in place.ignored:
+            for call in self._missing(frame.f_code):
+                place = call.hook.place if call.hook else None
+                if place is not None and frame.f_lineno == place.line and frame.f_lasti not in place.ignored:
                     call(frame)
         elif event == "return" and not (self._has_suspended or self._is_in(frame.f_back)):
             settrace(None)

@@ -27,6 +27,10 @@ SEARCH_INTERVAL = 5.0
 """Minimum time in seconds between two searches for the place of a watch, which take 0.3 s with a million objects."""
 SEND_TIME = 0.5
 """Seconds for which the end of the process waits until the last hits have been sent; usually a few milliseconds."""
+PAUSE = 15.0
+"""Seconds for which hooks are removed at each step of a push, which must see the job's own code and takes less."""
+PAUSED = "paused while code is being replaced"
+"""The note during this time."""
 COMPILED = "lines inside of a graph that torch.compile has compiled are not seen"
 """The note if torch.compile has compiled anything."""
 
@@ -55,6 +59,9 @@ class Watches:
         with self._lock:
             watch = self._watches.get(question.id)
             is_new = watch is None
+            if watch is None and question.is_last:
+                respond(Watched())
+                return
             if watch is None:
                 watch = self._install(question)
             turn = watch.begin_turn()
@@ -80,6 +87,13 @@ class Watches:
             if watch.asking.acquire(timeout=SEND_TIME):
                 watch.asking.release()
 
+    def pause(self) -> None:
+        """Remove all hooks while code is being replaced, and search for the places again some time later."""
+        with self._lock:
+            for watch in self._watches.values():
+                watch.hooks, watch.note, watch.search_at = [], PAUSED, time.monotonic() + PAUSE
+            self._set_hooks()
+
     def forget(self) -> None:
         """Remove all watches in a forked child, which has no helper threads."""
         self._lock, self._watches, self._is_checking = threading.Lock(), {}, False
@@ -95,14 +109,14 @@ class Watches:
     def _place(self, watch: InstalledWatch) -> None:
         """Search for the place of a watch that has none."""
         now = time.monotonic()
-        if watch.hooks or watch.error or watch.ended or now - watch.searched < SEARCH_INTERVAL:
+        if watch.hooks or watch.error or watch.ended or now < watch.search_at:
             return
-        watch.searched = now
+        watch.search_at = now + SEARCH_INTERVAL
         file, line = watch.question.file, watch.question.line
         try:
             codes = [self._engine.original(code) for code in find_codes(file)]
             places = find_places(codes, line)
-            watch.hooks = [Hook(place, watch.reached) for place in places]
+            watch.hooks = [Hook(place, watch.reached, watch.report) for place in places]
             notes = [self._set_hooks()] if places else []
         except ConfigurationError as error:
             watch.error, watch.hooks = str(error), []
@@ -133,7 +147,7 @@ class Watches:
                 now = time.monotonic()
                 for id, watch in list(self._watches.items()):  # noqa: A001 - its name in the question
                     if now - watch.asked > LEASE:
-                        self._end(watch, "because nobody asked")
+                        self._end(watch, "because nobody asks")
                         del self._watches[id]
                     elif watch.ended or now - watch.began > watch.question.lasts:
                         self._end(watch, f"after {watch.question.lasts:g} s")
@@ -142,13 +156,13 @@ class Watches:
                     return
 
 
-_watches = Watches()
+watches = Watches()
 """The watches of this process."""
-atexit.register(_watches.end_process)
+atexit.register(watches.end_process)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_watches.forget)
+    os.register_at_fork(after_in_child=watches.forget)
 
 
 def start_answer(question: Watch, port: int, log: Callable[[str], None], respond: Callable[[Watched], None]) -> None:
     """Answer a question in a separate thread; the arguments are those of `Watches.answer`."""
-    start_helper(lambda: _watches.answer(question, port, log, respond), "relay-agent watch")
+    start_helper(lambda: watches.answer(question, port, log, respond), "relay-agent watch")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from _queue import Empty, SimpleQueue  # C code: reentrant, and gevent replaces `queue`
 from _thread import get_ident
 from types import FrameType
@@ -47,8 +48,28 @@ class _Raw(NamedTuple):
     thread: int
 
 
+class _Budget:
+    """How often a watch may evaluate."""
+
+    def __init__(self, now: float) -> None:
+        self._free = float(FREE_RATE)
+        """How many evaluations may be made without delay, at the time of `_since`."""
+        self._since = now
+        self._next = now
+        """When the next evaluation fits into `SHARE`."""
+
+    def next_after(self, began: float, ended: float) -> float:
+        """Return when the next evaluation may begin, after one that began and ended at these times."""
+        self._free = min(FREE_RATE, self._free + (began - self._since) * FREE_RATE)
+        self._since = began
+        if began < self._next:
+            self._free -= 1
+        self._next = ended + (ended - began) / SHARE
+        return min(self._next, began + max(0.0, 1 - self._free) / FREE_RATE)
+
+
 class InstalledWatch:
-    """A watch in this process; `reached` is called in the job's threads, everything else in helper threads."""
+    """A watch in this process; `reached` and `report` are called in the job's threads."""
 
     def __init__(self, question: Watch) -> None:
         self.question = question
@@ -59,8 +80,8 @@ class InstalledWatch:
         """Held while a question is being answered."""
         self.began = self.asked = time.monotonic()
         """When the watch was installed, and when the last question arrived."""
-        self.searched = float("-inf")
-        """When the last search for the place began."""
+        self.search_at = 0.0
+        """When the place may be searched for again."""
         self._turn = 0
         """The number of questions; all but the last one stop waiting."""
         self._expression = self._condition = None
@@ -69,9 +90,13 @@ class InstalledWatch:
         except ConfigurationError as error:
             self.error = error.sentence
         self._clock, self._time = time.perf_counter, time.time  # to look them up takes microseconds each time
-        self._free, self._refilled, self._next = float(FREE_RATE), self._clock(), 0.0
-        """How many evaluations are free, since when, and when one that is not may begin."""
-        self._reached, self._matched, self._reported, self._missed, self._skipped = map(itertools.count, [1] * 5)
+        self._budget = _Budget(self._clock())
+        self._next = 0.0
+        """When the next evaluation may begin, by `_clock`."""
+        self._stride = 1 if self._condition else question.every
+        """A condition has to be evaluated each time."""
+        self._counter, self._evaluated, self._matched, self._reported, self._missed = map(itertools.count, [1] * 5)
+        self._count = self._counter.__next__
         self._spent = 0.0
         self._raw: SimpleQueue[_Raw | None] = SimpleQueue()
         """The hits that the job's threads have left; None if something else has changed."""
@@ -83,31 +108,25 @@ class InstalledWatch:
 
     # In the job's threads:
 
-    def reached(self, frame: FrameType) -> None:
-        """Handle that a thread is about to execute the line; raises only what a signal handler has raised."""
-        reached = next(self._reached)
-        if self.ended or (self._condition is None and (reached - 1) % self.question.every):
-            return
+    def reached(self) -> int:
+        """Count that a thread is about to execute the line; return the number if `report` is to be called."""
+        reached = self._count()
+        if (reached - 1) % self._stride or self._clock() < self._next:
+            return 0
+        return reached
+
+    def report(self, frame: FrameType, reached: int) -> None:
+        """Evaluate, and leave a hit; raises only what a signal handler has raised."""
         began = self._clock()
-        if began < self._next and not self._take_free(began):
-            next(self._skipped)
-            return
+        next(self._evaluated)
         try:
             self._evaluate(frame, reached)
         finally:
             now = self._clock()
             self._spent += now - began
-            self._next = now + (now - began) / SHARE
+            self._next = self._budget.next_after(began, now) if not self.ended else math.inf
             if now - began > TOO_LONG:
                 self.end(f"because one evaluation took {now - began:.1f} s")
-
-    def _take_free(self, now: float) -> bool:
-        self._free = min(FREE_RATE, self._free + (now - self._refilled) * FREE_RATE)
-        self._refilled = now
-        if self._free < 1:
-            return False
-        self._free -= 1
-        return True
 
     def _evaluate(self, frame: FrameType, reached: int) -> None:
         text = error = ""
@@ -145,7 +164,7 @@ class InstalledWatch:
     def end(self, reason: str) -> None:
         """Report nothing more."""
         if not self.ended:
-            self.ended = reason
+            self.ended, self._next = reason, math.inf
             self._raw.put(None)
 
     # In helper threads:
@@ -176,13 +195,13 @@ class InstalledWatch:
             while True:
                 self._keep(self._raw.get_nowait())
         self._answered = place, note, error, ended = self._state()
-        reached = _count(self._reached)
+        reached = _count(self._counter)
         return Watched(
             tuple(self._kept),
             place=place,
             reached=reached,
             missed=_count(self._missed),
-            skipped=_count(self._skipped),
+            skipped=self._skipped(),
             spent=self._spent + reached * COUNTING_TIME,
             note=note,
             error=error,
@@ -191,9 +210,13 @@ class InstalledWatch:
 
     def _state(self) -> tuple[str, ...]:
         note = self.note
-        if not note and self._condition is not None and _count(self._skipped):
+        if not note and self._condition is not None and self._skipped():
             note = "the line is reached too often to evaluate the condition each time: hits may be missing"
         return self.place, note, self.error, self.ended
+
+    def _skipped(self) -> int:
+        """Return how many times the line was due but not evaluated; counting this each time would take longer."""
+        return 0 if self.ended else max(0, -(-_count(self._counter) // self._stride) - _count(self._evaluated))
 
     def _keep(self, raw: _Raw | None) -> None:
         """Number a hit; here, because the order is known only once the hits are in the queue."""
