@@ -77,10 +77,7 @@ def filename_of(module: ModuleType) -> str:
 
 
 def functions_of(filename: str, modules: Iterable[ModuleType]) -> dict[str, list[FunctionType]]:
-    """Return all functions of this process that were defined in a file, by qualified name.
-
-    Functions that the garbage collector does not list (`gc.freeze`) are found only in the modules and their classes.
-    """
+    """Return all functions of these modules and of this process that were defined in a file, by qualified name."""
     found = all_functions() | {id(each): each for module in modules for each in _reachable(vars(module), set())}
     own = [each for each in found.values() if each.__code__.co_filename == filename]
     names = _qualified_names(own)
@@ -108,8 +105,10 @@ def functions_beside_users(names: set[str]) -> dict[int, str]:
 
 
 def all_functions() -> dict[int, FunctionType]:
-    """Return all functions that the garbage collector lists, by their ids."""
-    return {id(each): each for each in gc.get_objects() if type(each) is FunctionType}
+    """Return all functions of this process by their ids; after `gc.freeze`, those that modules and classes have."""
+    found = {id(each): each for each in gc.get_objects() if type(each) is FunctionType}
+    modules = [each for each in sys.modules.values() if isinstance(each, ModuleType)] if gc.get_freeze_count() else []
+    return found | {id(each): each for module in modules for each in _reachable(vars(module), set())}
 
 
 def _uses(code: CodeType, names: set[str]) -> bool:

@@ -60,6 +60,10 @@ class Engine:
             self._tool = None
         return ""
 
+    def disarm(self) -> None:
+        """Remove all hooks."""
+        self.set_hooks([])
+
     def _line_reached(self, code: CodeType, line: int) -> object:
         result = monitoring.DISABLE
         for own, ignored, (_, reached, report) in self._lines.get(line, ()):

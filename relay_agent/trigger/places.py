@@ -7,7 +7,7 @@ Functions and suspended generators are searched for among the objects of the col
 What a line is: a debugger stops twice at the first line of `f(a,<newline>b)`, because the call belongs to that line as
 well as the name. A watch would count each step twice. So the line begins only where its first instruction is, or the
 same instruction once more: the compiler copies the test of `while` to the end of the loop, and the code of `finally`.
-The line of a `for` statement also begins where it fetches the next item.
+The line of a `for` statement begins once for each item, and once more at the end of the loop.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
-from relay_agent.push.loaded_code import suspended_frame
+from relay_agent.push.loaded_code import all_functions, suspended_frame
 from relay_agent.stacks.in_process import with_callers
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError
 
+_JUMPS = {*dis.hasjabs, *dis.hasjrel}
 MAX_NAMES = 3
 """Maximum number of files or functions that a sentence names."""
 
@@ -64,11 +65,8 @@ def find_codes(file: str) -> list[CodeType]:
         ConfigurationError: several loaded files have such a path.
     """
     codes = [frame.f_code for top in sys._current_frames().values() for frame in with_callers(top)]  # noqa: SLF001
-    for each in gc.get_objects():
-        if type(each) is FunctionType:
-            codes.append(each.__code__)
-        elif (frame := suspended_frame(each)) is not None:
-            codes.append(frame.f_code)
+    codes += [function.__code__ for function in all_functions().values()]
+    codes += [frame.f_code for frame in map(suspended_frame, gc.get_objects()) if frame is not None]
     names = [name for name in {code.co_filename for code in codes} if _is_path(name, file)]
     own = [name for name in names if not is_library(name)] or names
     if len(own) > 1:
@@ -134,7 +132,16 @@ def _first_traceable(code: CodeType) -> int:
 
 
 def _place(code: CodeType, line: int) -> Place:
-    instructions = {each.offset: (each.opcode, each.arg) for each in dis.get_instructions(code)}
+    lines = {offset: number for start, stop, number in code.co_lines() for offset in range(start, stop, 2)}
+    instructions = {each.offset: each for each in dis.get_instructions(code)}
     found = [offset for offset, number in _line_starts(code) if number == line]
-    starts = {offset for offset in found if instructions[offset] == instructions[found[0]]}
-    return Place(code, line, frozenset(starts), frozenset(found) - starts)
+    jumps = [each for each in instructions.values() if each.opcode in _JUMPS and lines[each.offset] != line]
+    targets = [(each.argval, each.argval < each.offset) for each in jumps if lines.get(each.argval) == line]
+    first = instructions[found[0]]
+    copies = {
+        offset
+        for offset in (*found, *(target for target, _ in targets))
+        if (instructions[offset].opcode, instructions[offset].arg) == (first.opcode, first.arg)
+    }
+    loops = {target for target, is_backward in targets if is_backward} - {*found}
+    return Place(code, line, frozenset(copies - {found[0]} | loops if loops else copies), frozenset(found) - copies)

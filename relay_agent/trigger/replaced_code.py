@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from relay_agent.job.gevent_originals import threading
+from relay_agent.job.gevent_originals import is_active, threading
 from relay_agent.job.own_settrace import settrace
 from relay_agent.job.torch_compiler import has_compiled_code
 from relay_agent.push.in_process import change_main_trace
@@ -82,6 +82,8 @@ class Engine:
         """By the id of the code object that the job has loaded."""
         self._changed: dict[int, _Changed] = {}
         """By the id of the changed code object; kept, because a frame or a new closure may have an old one."""
+        self._is_tracing = False
+        """Whether the main thread has got a trace function."""
         self._has_suspended = False
         """Whether a suspended generator has a trace function: it does not return through its caller."""
 
@@ -106,9 +108,18 @@ class Engine:
                 if wanted is not code:
                     function.__code__ = wanted
         if not hooks:
-            return self._stop_tracing()
+            self._stop_tracing()
+            return ""
         note = self._trace_running()
         return COMPILED if is_compiled else note
+
+    def disarm(self) -> None:
+        """Make all hooks do nothing; for a forked child, whose memory a search for functions would copy."""
+        for call in (call for found in self._calls.values() for call in found):
+            call.hook = None
+        self._calls, self._is_tracing = {}, False
+        if sys.gettrace() is _ignore:
+            settrace(None)
 
     def _with_calls(self, code: CodeType) -> CodeType:
         """Return a code object with the calls of all hooks, also in the code inside it; itself if there are none."""
@@ -134,7 +145,7 @@ class Engine:
         running = {ident: self._hooked(with_callers(top)) for ident, top in sys._current_frames().items()}  # noqa: SLF001
         suspended = self._hooked(filter(None, map(suspended_frame, gc.get_objects())))
         in_main = running.pop(main, []) if main is not None else []
-        elsewhere = NOT_WATCHED.format(" in other threads") if any(running.values()) else ""
+        elsewhere = NOT_WATCHED.format(" in other threads or greenlets") if any(running.values()) or is_active() else ""
         if not in_main and not suspended:
             return elsewhere
         is_traced: list[bool] = []
@@ -142,7 +153,8 @@ class Engine:
         done.acquire()
 
         def change(trace: Any) -> Any:
-            is_traced.append(trace in {None, _ignore})
+            self._is_tracing = trace is None or trace is _ignore
+            is_traced.append(self._is_tracing)
             if is_traced[0]:
                 for frame in [*self._hooked(with_callers(sys._getframe())), *suspended]:  # noqa: SLF001
                     frame.f_trace = self._trace
@@ -178,10 +190,12 @@ class Engine:
     def _is_in(self, frame: FrameType | None) -> bool:
         return any(each.f_trace == self._trace for each in with_callers(frame))
 
-    def _stop_tracing(self) -> str:
+    def _stop_tracing(self) -> None:
+        if not self._is_tracing:
+            return
+        self._is_tracing = False
         change_main_trace(lambda trace: None if trace is _ignore else trace)
         running = (frame for top in sys._current_frames().values() for frame in with_callers(top))  # noqa: SLF001
         for frame in (*running, *filter(None, map(suspended_frame, gc.get_objects()))):
             if frame.f_trace == self._trace:
                 frame.f_trace = None
-        return ""

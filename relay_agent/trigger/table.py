@@ -81,7 +81,7 @@ class Watches:
     def end_process(self) -> None:
         """Remove all watches, because the process exits, and wait until their last hits have been sent."""
         ending, self._watches = self._watches, {}
-        self._engine.set_hooks([])
+        self._engine.disarm()
         for watch in ending.values():
             watch.end("because the process exited")
             if watch.asking.acquire(timeout=SEND_TIME):
@@ -97,7 +97,7 @@ class Watches:
     def forget(self) -> None:
         """Remove all watches in a forked child, which has no helper threads."""
         self._lock, self._watches, self._is_checking = threading.Lock(), {}, False
-        self._engine.set_hooks([])
+        self._engine.disarm()
 
     def _install(self, question: Watch) -> InstalledWatch:
         watch = self._watches[question.id] = InstalledWatch(question)
@@ -148,7 +148,7 @@ class Watches:
                 for id, watch in list(self._watches.items()):  # noqa: A001 - its name in the question
                     if now - watch.asked > LEASE:
                         self._end(watch, "because nobody asks")
-                        del self._watches[id]
+                        self._watches.pop(id, None)  # unless the process exits
                     elif watch.ended or now - watch.began > watch.question.lasts:
                         self._end(watch, f"after {watch.question.lasts:g} s")
                 if not self._watches:

@@ -97,6 +97,7 @@ class InstalledWatch:
         """A condition has to be evaluated each time."""
         self._counter, self._evaluated, self._matched, self._reported, self._missed = map(itertools.count, [1] * 5)
         self._count = self._counter.__next__
+        self._skipped_before_end = 0
         self._spent = 0.0
         self._raw: SimpleQueue[_Raw | None] = SimpleQueue()
         """The hits that the job's threads have left; None if something else has changed."""
@@ -164,6 +165,7 @@ class InstalledWatch:
     def end(self, reason: str) -> None:
         """Report nothing more."""
         if not self.ended:
+            self._skipped_before_end = self._skipped()
             self.ended, self._next = reason, math.inf
             self._raw.put(None)
 
@@ -216,7 +218,9 @@ class InstalledWatch:
 
     def _skipped(self) -> int:
         """Return how many times the line was due but not evaluated; counting this each time would take longer."""
-        return 0 if self.ended else max(0, -(-_count(self._counter) // self._stride) - _count(self._evaluated))
+        if self.ended:
+            return self._skipped_before_end
+        return max(0, -(-_count(self._counter) // self._stride) - _count(self._evaluated))
 
     def _keep(self, raw: _Raw | None) -> None:
         """Number a hit; here, because the order is known only once the hits are in the queue."""

@@ -28,4 +28,5 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
     yield load
     for client in clients:
         client.table.forget()
+        client.table._engine.set_hooks([])
     gc.collect()

@@ -81,7 +81,7 @@ def run():
 """
     result, lines = counted(source, "run")
     assert [True, 0, 1, 1] == result
-    assert [2, 3, 4, 5, 6, 7, 8, 9, 11, 4, 5, 6, 11, 12] == lines
+    assert [2, 3, 4, 5, 6, 7, 8, 9, 11, 3, 4, 5, 6, 11, 3, 12] == lines
 
 
 def test_long_jumps() -> None:
@@ -89,7 +89,7 @@ def test_long_jumps() -> None:
     body = "".join(f"        total += {1000 + number}\n" for number in range(400))
     result, lines = counted(f"def run():\n    total = 0\n    for _ in range(3):\n{body}    return total\n", "run")
     assert 3 * sum(range(1000, 1400)) == result
-    assert 3 * 400 + 3 == len(lines)
+    assert 3 * 400 + 4 + 2 == len(lines)
 
 
 def test_traceback_of_a_changed_function() -> None:

@@ -66,6 +66,11 @@ def test_generator_expression_belongs_to_its_line() -> None:
     assert ["<lambda>"] == [name for name, _, _ in places(11)]
 
 
+def test_loop() -> None:
+    """The line of a loop begins when an item is fetched: for each item, and once more at the end."""
+    assert {"FOR_ITER"} == places(9)[0][2]
+
+
 def test_beginning_of_a_function() -> None:
     """The line of `def` belongs to the code that defines the function, and not to the function."""
     assert ["<module>"] == [name for name, _, _ in places(1)]
