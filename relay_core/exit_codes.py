@@ -42,7 +42,7 @@ NO_CLIENT: Final = 15
 HANG_FOUND: Final = 16
 """`relay-client hang`: ranks are waiting in a collective operation. This is a result, not an error."""
 NO_VALUE: Final = 17
-"""`relay-client eval` and `diff`: no rank has a value of the expression."""
+"""`relay-client eval` and `diff`: no rank has a value of the expression; `watch`: none has reported one."""
 NOTHING_TO_RELEASE: Final = 18
 """`relay-client release`: no debugger of this relay-client holds the rank."""
 NOT_EXECUTABLE: Final = 126

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,6 +33,7 @@ class Process(Protocol):
     """The process that is being debugged, as far as its answers depend on it."""
 
     settings: DebugSettings
+    port: int
     node_client: NodeClient
     agent_of_debugger: int
 
@@ -73,6 +75,8 @@ def _push(process: Process, body: Body) -> object:
     from relay_core.records import encode, parse  # noqa: PLC0415
 
     request = parse(Push, body)
+    if (trigger := sys.modules.get("relay_agent.trigger.table")) is not None:
+        trigger.watches.pause()
 
     def start(respond: Respond) -> None:
         def finished(result: Pushed) -> None:
@@ -84,6 +88,20 @@ def _push(process: Process, body: Body) -> object:
         start_phase(request, finished, is_armed=debugger.is_armed)
 
     return start
+
+
+def _watch(process: Process, body: Body) -> object:
+    """Answer with the hits of a watch, when there are any."""
+    from relay_agent.trigger.table import start_answer  # noqa: PLC0415 - needed for this request only
+    from relay_core.agent_api.watch import Watch  # noqa: PLC0415
+    from relay_core.records import encode, parse  # noqa: PLC0415
+
+    question = parse(Watch, body)
+
+    def log(text: str) -> None:
+        process.log(escape_controls(text))
+
+    return lambda respond: start_answer(question, process.port, log, lambda watched: respond(encode(watched)))
 
 
 def _question(name: str, _process: Process, body: Body) -> object:
@@ -117,8 +135,8 @@ FUNCTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "stacks": ("relay_core.agent_api.questions:ReadStacks", "relay_agent.stacks.in_process:read_stacks"),
 }
-"""For each question except `Push`, which needs the process: its class, and the function that is called with it and
-returns the answer, or a function that passes the answer to its argument later."""
+"""For each question except `Push` and `Watch`, which need the process: its class, and the function that is called with
+it and returns the answer, or a function that passes the answer to its argument later."""
 ANSWERS: Mapping[str, Callable[[Process, Body], object]] = {
     "arm": _arm,
     "connect": _connect,
@@ -127,6 +145,7 @@ ANSWERS: Mapping[str, Callable[[Process, Body], object]] = {
     "timeouts": _timeouts,
     "allocator": lambda _process, _body: read_allocator(),
     "push": _push,
+    "watch": _watch,
     **{name: functools.partial(_question, name) for name in FUNCTIONS},
 }
 """Each handler returns its result as JSON, or a function that the helper thread calls with `Respond`; it may raise

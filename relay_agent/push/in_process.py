@@ -39,11 +39,25 @@ from relay_core.errors import ConfigurationError
 def call_in_main_thread(function: Callable[[], None]) -> None:
     """Have the main thread call a function as soon as it executes Python code; the function must not raise."""
 
+    def change(trace: Any) -> Any:
+        function()
+        return trace
+
+    change_main_trace(change)
+
+
+def change_main_trace(change: Callable[[Any], Any]) -> None:
+    """Do the same with a function that returns the trace function of the thread from then on.
+
+    Args:
+        change: Called with the present trace function, which is not active meanwhile.
+    """
+
     def call() -> None:
         # Untraced: Python 3.11 enters a traced function again and again as long as another pending call is waiting.
         trace = sys.gettrace()
         settrace(None)
-        function()
+        trace = change(trace)
         if sys.gettrace() is None:
             settrace(trace)
 

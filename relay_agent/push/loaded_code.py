@@ -69,11 +69,8 @@ def filename_of(module: ModuleType) -> str:
 
 
 def functions_of(filename: str, modules: Iterable[ModuleType]) -> dict[str, list[FunctionType]]:
-    """Return all functions of this process that were defined in a file, by qualified name.
-
-    Functions that the garbage collector does not list (`gc.freeze`) are found only in the modules and their classes.
-    """
-    found = _all_functions() | {id(each): each for module in modules for each in _reachable(vars(module), set())}
+    """Return all functions of these modules and of this process that were defined in a file, by qualified name."""
+    found = all_functions() | {id(each): each for module in modules for each in _reachable(vars(module), set())}
     own = [each for each in found.values() if each.__code__.co_filename == filename]
     names = _qualified_names(own)
     named: dict[str, list[FunctionType]] = {}
@@ -93,14 +90,17 @@ def functions_beside_users(names: set[str]) -> dict[int, str]:
     Returns:
         The qualified names of the functions, by the id of their code.
     """
-    own = {id(each.__code__): each for each in _all_functions().values() if not is_library(each.__code__.co_filename)}
+    own = {id(each.__code__): each for each in all_functions().values() if not is_library(each.__code__.co_filename)}
     files = {each.__code__.co_filename for each in own.values() if _uses(each.__code__, names)}
     beside = [each for each in own.values() if each.__code__.co_filename in files]
     return {code: name for code, name in _qualified_names(beside).items() if not name.endswith(">")}
 
 
-def _all_functions() -> dict[int, FunctionType]:
-    return {id(each): each for each in gc.get_objects() if type(each) is FunctionType}
+def all_functions() -> dict[int, FunctionType]:
+    """Return all functions of this process by their ids; after `gc.freeze`, those that modules and classes have."""
+    found = {id(each): each for each in gc.get_objects() if type(each) is FunctionType}
+    modules = [each for each in sys.modules.values() if isinstance(each, ModuleType)] if gc.get_freeze_count() else []
+    return found | {id(each): each for module in modules for each in _reachable(vars(module), set())}
 
 
 def _uses(code: CodeType, names: set[str]) -> bool:
@@ -141,7 +141,7 @@ def running_codes(
                 where = f"is running at {_place(frame)} in {threads.get(ident, 'a thread')}"
                 found.append((id(frame.f_code), where))
     for each in gc.get_objects():
-        suspended = _suspended(each)
+        suspended = suspended_frame(each)
         if suspended is not None and id(suspended.f_code) in codes:
             found.append((id(suspended.f_code), f"is suspended at {_place(suspended)}"))
     return found
@@ -170,7 +170,7 @@ def _is_in_loop(frame: FrameType) -> bool:
     return any(jump.argval <= frame.f_lasti <= jump.offset for jump in jumps)
 
 
-def _suspended(value: object) -> FrameType | None:
+def suspended_frame(value: object) -> FrameType | None:
     """Return the frame of a generator or coroutine that has started and is not currently being executed."""
     if type(value) is GeneratorType:
         return None if value.gi_running else value.gi_frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relay_client.agents.roster import absent_ranks
@@ -17,10 +17,15 @@ from relay_core.agent_api.requests import Failure, NodeRequest
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.foreign import escape_controls, printable
+from relay_core.net.tasks import TaskSet
 from relay_core.records import encode, parse, parse_or_none
 
 MAX_SENTENCE = 1000
 """Maximum number of characters in an agent's error or hint, which may contain a long path."""
+GRACE = 0.03
+"""Seconds that the other agents have once one has answered: their ranks are usually at the same step."""
+ROUND_TRIP = 0.5
+"""Seconds that each agent has in any case: otherwise, agents that always answer first would keep others from it."""
 
 
 async def send_request(
@@ -95,14 +100,40 @@ async def ask_agents(
         agents: Agents to ask; None for all.
         within: Timeout in seconds for each agent; None for as long as it may need.
     """
+    asked = tunnels.roster if agents is None else agents
+    return list(await asyncio.gather(*(_reply_of(tunnels, agent, question, within) for agent in asked)))
 
-    async def reply_of(agent: AgentInfo) -> NodeReply:
-        try:
-            return NodeReply(agent, await ask_agent(tunnels, agent.id, question, within=within))
-        except RelayDebugError as error:
-            return NodeReply(agent, error=escape_controls(error.sentence), hint=error.hint)
 
-    return list(await asyncio.gather(*map(reply_of, tunnels.roster if agents is None else agents)))
+async def ask_first(tunnels: Tunnels, question: Question, is_enough: Callable[[NodeReply], bool]) -> list[NodeReply]:
+    """Ask all agents a question that they answer later, and return the replies soon after one of them is enough.
+
+    Args:
+        tunnels: The client's tunnels.
+        question: The question; agents that have not answered by then are asked in vain.
+        is_enough: Whether a reply is worth returning; without any such reply, all agents are awaited.
+    """
+    loop = asyncio.get_running_loop()
+    earliest, ends = loop.time() + ROUND_TRIP, None
+    async with TaskSet() as tasks:
+        asked = [
+            tasks.spawn(_reply_of(tunnels, agent, question), name=f"ask {question.name}") for agent in tunnels.roster
+        ]
+        running = set(asked)
+        while running:
+            left = None if ends is None else max(0.0, ends - loop.time())
+            done, running = await asyncio.wait(running, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                break
+            if ends is None and any(is_enough(task.result()) for task in done):
+                ends = max(earliest, loop.time() + GRACE)
+        return [task.result() for task in asked if task.done()]
+
+
+async def _reply_of(tunnels: Tunnels, agent: AgentInfo, question: Question, within: float | None = None) -> NodeReply:
+    try:
+        return NodeReply(agent, await ask_agent(tunnels, agent.id, question, within=within))
+    except RelayDebugError as error:
+        return NodeReply(agent, error=escape_controls(error.sentence), hint=error.hint)
 
 
 def with_absent(tunnels: Tunnels, question: Question, nodes: Sequence[NodeReply]) -> list[NodeReply]:
@@ -127,15 +158,16 @@ async def ask_ranks(tunnels: Tunnels, question: Question) -> list[Reply]:
     A rank without a registered process, or whose agent does not respond, has a reply with the reason.
     """
     nodes = await ask_agents(tunnels, question)
-    found = [reply for node in nodes for reply in node.replies.processes]
-    found += [
-        Reply(target.port, target.rank, error=node.error, is_silent=True)
-        for node in nodes
-        if node.error
-        for target in node.agent.targets
-        if question.selects(target.rank, target.port)
-    ]
+    found = [reply for node in nodes for reply in replies_of(node, question)]
     return sorted([*found, *(_absent(tunnels, question, nodes) if found else ())], key=lambda reply: reply.port)
+
+
+def replies_of(node: NodeReply, question: Question) -> tuple[Reply, ...]:
+    """Return the replies of an agent's processes; if the agent has not replied, the reason for each chosen process."""
+    targets = node.agent.targets if node.error else ()
+    chosen = (target for target in targets if question.selects(target.rank, target.port))
+    failed = (Reply(target.port, target.rank, error=node.error, is_silent=True) for target in chosen)
+    return (*node.replies.processes, *failed)
 
 
 def _clean(text: str) -> str:

@@ -13,10 +13,12 @@ from relay_client.cli import attach, demo, doctor, forward, init, mcp, pdb, runn
 from relay_client.cli.common import PROGRAM, Commands, add_quiet, add_verbose
 from relay_client.cli.inspection.hang import HangCommand
 from relay_client.cli.inspection.verb_command import VerbCommand
+from relay_client.cli.inspection.watch import WatchCommand
 from relay_client.cli.push import PushCommand
 from relay_client.verbs.hang import Hang
 from relay_client.verbs.push import Push
 from relay_client.verbs.table import VERBS
+from relay_client.verbs.watch import Watch
 from relay_core.program.completion import add_completion_command
 from relay_core.program.console import configure_logging, run_program
 from relay_core.program.options import add_access_options
@@ -32,7 +34,7 @@ class _Command(Protocol):
 
 COMMANDS: tuple[_Command, ...] = (
     *(init, doctor, wait, attach, tensorboard),
-    *({Hang: HangCommand, Push: PushCommand}.get(verb, VerbCommand)(verb) for verb in VERBS),
+    *({Hang: HangCommand, Watch: WatchCommand, Push: PushCommand}.get(verb, VerbCommand)(verb) for verb in VERBS),
     *(pdb, mcp, demo, running),
 )
 """Modules and the commands of verbs, in the order in which `--help` lists them."""

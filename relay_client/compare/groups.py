@@ -167,8 +167,7 @@ def _outcome(group: Value, differences: Mapping[Value, Difference] | None, *, is
     if group.error:
         return f"no value: {group.error}"
     if differences is None:
-        text = escape_controls(group.text)
-        return text if len(text) <= MAX_LINE else f"{text[: MAX_LINE - 3]}..."
+        return value_line(group.text)
     if group in differences:
         return describe_difference(differences[group])
     if group.sharded == group.leaves > 0:
@@ -177,6 +176,12 @@ def _outcome(group: Value, differences: Mapping[Value, Difference] | None, *, is
         return f"differs, checksum {group.digest} ({_size(group)})"
     alone = "equal" if len(group.members) > 1 else "the only value"
     return f"{alone if is_only else 'reference value'}, checksum {group.digest} ({_size(group)})"
+
+
+def value_line(text: str) -> str:
+    """Return the text of a value as one line of at most `MAX_LINE` characters."""
+    line = escape_controls(text)
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 3]}..."
 
 
 def _size(group: Value) -> str:

@@ -37,6 +37,7 @@ from relay_core.agent_api.questions import (
     ReadProgress,
     ReadStacks,
 )
+from relay_core.agent_api.watch import Watch
 from relay_core.errors import ProtocolError
 from relay_core.records import NonEmpty, Port, Wire, fields_of, parse_or_none
 
@@ -73,7 +74,15 @@ class Digest(AgentRequest):
 NodeRequest = Wake | Digest | EventFilesRequest | EventDataRequest | Question
 """A request with a single `Response`, about processes or files of the node."""
 Request = NodeRequest | Listen
-QUESTIONS: tuple[type[Question], ...] = (ReadEnvironment, ReadProgress, ReadStacks, ReadCollectives, Evaluate, Push)
+QUESTIONS: tuple[type[Question], ...] = (
+    ReadEnvironment,
+    ReadProgress,
+    ReadStacks,
+    ReadCollectives,
+    Evaluate,
+    Push,
+    Watch,
+)
 """All classes of questions."""
 _KINDS: dict[str, type[Request]] = {
     kind.name: kind for kind in (*get_args(Request), *QUESTIONS) if kind is not Question

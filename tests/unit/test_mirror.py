@@ -38,6 +38,7 @@ COVERED_BY = {
     "tests/integration/test_control.py": "relay_client/control/ client service snapshot",
     "tests/integration/test_monitor.py": "relay_agent/monitor/ monitor",
     "tests/integration/test_page.py": "relay_client/page/ server",
+    "tests/unit/relay_client/verbs/test_watch.py": "relay_core/agent_api/ watch",
     "tests/unit/relay_client/control/test_protocol.py": "relay_client/control/ messages",
     "tests/unit/relay_client/control/test_status_text.py": (
         "relay_client/control/ state relay_client/ports/ connection_state"
@@ -63,6 +64,7 @@ COVERED_BY = {
     "tests/integration/test_event_files.py": "relay_client/tensorboard/ server",
     "tests/e2e/test_verbs.py": "relay_client/cli/inspection/ asking relay_client/verbs/ table verb",
     "tests/e2e/test_push.py": "relay_client/cli/ push relay_client/verbs/ push relay_agent/push/ sources",
+    "tests/e2e/test_watch.py": "relay_client/cli/inspection/ watch watch_loop",
     "tests/e2e/test_run_and_look.py": (
         "relay_client/cli/ pdb relay_client/cli/inspection/ verb_command relay_client/verbs/ stacks"
     ),

@@ -26,11 +26,15 @@ from relay_core.agent_api.event_files import (
 from relay_core.agent_api.push import Phase, Push, Pushed
 from relay_core.agent_api.questions import NodeReplies, Question, ReadCollectives, Reply
 from relay_core.agent_api.requests import Digest, FileDigest, NodeRequest, Ready, Response, Wake
+from relay_core.agent_api.watch import Watch
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.difference_search import Search
 from relay_core.errors import ConfigurationError
+from relay_core.net.tasks import TaskSet
 from relay_core.records import encode
 
+WATCH_GATHER_TIME = 0.03
+"""Seconds from the first answer to a watch to the response: other ranks reach the line at about the same time."""
 SEARCH_SECONDS = 5.0
 """Time limit for all searches together: shorter than the time for which a client still waits after the time limit of
 the processes. If the agent has no result by then, the client searches.
@@ -91,6 +95,21 @@ async def _search(request: Evaluate, pair: tuple[Process, Process], values: tupl
         search.received(*(reply.result(Value) for reply in replies.processes))
     assert search.difference is not None  # noqa: S101 - this is how a search ends
     return replace(search.difference, other=values[1].digest)
+
+
+async def first_answers(question: Watch, processes: Sequence[Process]) -> NodeReplies:
+    """Return the replies that arrive within a short time after the first answer, in the order of the processes.
+
+    Errors are answers only if there is no other one: a process that has exited must not make the client ask at once.
+    """
+    async with TaskSet() as tasks:
+        asked = [tasks.spawn(process.reply(question), name=f"watch {index}") for index, process in enumerate(processes)]
+        waiting = set(asked)
+        while waiting and not any(each.done() and not each.result().error for each in asked):
+            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if waiting:
+            await asyncio.wait(waiting, timeout=WATCH_GATHER_TIME)
+        return NodeReplies(tuple(each.result() for each in asked if each.done()))
 
 
 # Files of the job that the agent serves: digests of source files, and TensorBoard event files.
@@ -198,6 +217,7 @@ class NodeAnswers:
             ReadCollectives: self._with_ras,
             Evaluate: self._compare,
             Push: self._push,
+            Watch: self._watch,
             EventFilesRequest: self._event_files,
             EventDataRequest: self._event_data,
         }
@@ -243,6 +263,10 @@ class NodeAnswers:
         if request.phase is Phase.COMMIT:
             self._on_push()
         return found
+
+    async def _watch(self, request: Watch) -> NodeReplies:
+        is_waiting = request.wait and not request.is_last
+        return await (first_answers if is_waiting else ask_each)(request, self._chosen(request))
 
     async def _event_files(self, _request: EventFilesRequest) -> EventFiles:
         return await asyncio.to_thread(list_files, self._event_directories())

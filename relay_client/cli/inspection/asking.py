@@ -96,9 +96,9 @@ async def performing(arguments: argparse.Namespace) -> AsyncIterator[Perform]:
                 try:
                     answer: Answer = await client.request(request)
                 except ClientExited:
+                    client = None
                     if request.changes_job:  # it may have been performed already
                         raise
-                    client = None
                 else:
                     return answer
             if session is None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from relay_agent.debuggee.answers import ANSWERS, FUNCTIONS, resolve
 from relay_core.agent_api.push import Push
 from relay_core.agent_api.requests import QUESTIONS
+from relay_core.agent_api.watch import Watch
 
 NAMES = ("pkgutil", "datetime", "random", "resource")
 ASK = """
@@ -38,9 +39,9 @@ def test_files_with_names_of_the_standard_library(tmp_path: Path) -> None:
 
 def test_each_question_has_a_function_in_the_job() -> None:
     """The agent's questions and the functions of the job that answer them are the same, and each function exists."""
-    assert {kind.name for kind in QUESTIONS} == FUNCTIONS.keys() | {Push.name}
-    assert Push.name in ANSWERS
-    for kind in {*QUESTIONS} - {Push}:
+    assert {kind.name for kind in QUESTIONS} == FUNCTIONS.keys() | {Push.name, Watch.name}
+    assert {Push.name, Watch.name} < ANSWERS.keys()
+    for kind in {*QUESTIONS} - {Push, Watch}:
         assert kind is resolve(FUNCTIONS[kind.name][0])
         assert callable(resolve(FUNCTIONS[kind.name][1]))
         assert kind.name in ANSWERS

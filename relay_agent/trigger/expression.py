@@ -1,0 +1,84 @@
+"""Evaluates an expression in a frame, in the job's own thread, and never raises what the expression raises."""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import sys
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from relay_agent.job.stderr import describe_exception
+from relay_core.errors import ConfigurationError
+
+OWN_REFERENCES = 3
+"""References to the dict of local names if only the frame and `local_names` have it."""
+
+
+class Expression(NamedTuple):
+    """A compiled expression."""
+
+    code: CodeType
+    has_scopes: bool
+    """Whether it contains a lambda or comprehension, which sees only global names."""
+
+    @classmethod
+    def of(cls, text: str) -> Expression | None:
+        """Compile a text; return None for "".
+
+        Raises:
+            ConfigurationError: the text is not an expression.
+        """
+        if not text.strip():
+            return None
+        try:
+            code = compile(text.strip(), "<relay-client watch>", "eval", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise ConfigurationError(f"invalid expression '{text.strip()}': {describe_exception(error)}") from None
+        return cls(code, any(isinstance(each, CodeType) for each in code.co_consts))
+
+    def value(self, frame: FrameType, names: dict[str, Any]) -> Any:
+        """Return the value in a frame with these local names."""
+        if self.has_scopes:
+            return eval(self.code, {**frame.f_globals, **names})  # noqa: S307 - with the rights of a debugger
+        return eval(self.code, frame.f_globals, names)  # noqa: S307 - as above
+
+
+def local_names(frame: FrameType) -> dict[str, Any]:
+    """Return a copy of the local names of a frame.
+
+    Before Python 3.13, a frame keeps the values that were read in this way until the names are read again, which would
+    keep the tensors of an earlier step in memory. So they are removed, unless somebody else has the same dict.
+    """
+    names = frame.f_locals
+    if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a module or class, whose own names these are
+        return dict(dict.items(names)) if isinstance(names, dict) else {}
+    copy = dict(names)
+    if sys.version_info < (3, 13) and frame.f_trace is None and sys.getrefcount(names) <= OWN_REFERENCES:
+        names.clear()
+    return copy
+
+
+def failure(error: BaseException) -> str:
+    """Return the description of an exception of the expression; raise an exception of a signal handler again."""
+    if _is_of_signal(error):
+        raise error
+    try:
+        return describe_exception(error)
+    except BaseException as hostile:
+        if _is_of_signal(hostile):
+            raise
+        return type(error).__name__
+
+
+def _is_of_signal(error: BaseException) -> bool:
+    """Return whether an exception was raised by a signal handler of the job, and not by the expression."""
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()} - {None}
+    traceback = error.__traceback__
+    while handlers and traceback is not None:
+        if traceback.tb_frame.f_code in handlers:
+            return True
+        traceback = traceback.tb_next
+    return False

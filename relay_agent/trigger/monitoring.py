@@ -1,0 +1,99 @@
+"""Hooks at lines by `sys.monitoring`, in Python 3.12 and later.
+
+Only the code objects with a hook have events (`set_local_events`), so all other code keeps its speed, and frames that
+are already running have the events at once. The tool id is this package's own: debuggers, coverage and profilers have
+others, and `restart_events`, which affects them all, is never called. While a callback is running, Python reports no
+other events of its thread, to any tool: an expression that calls the watched function does not reach its line again,
+and no debugger stops in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from types import CodeType
+from typing import Any
+
+from relay_agent.trigger.places import Hook
+from relay_core.errors import ConfigurationError
+
+NAME = "relay-debug watch"
+"""The name of the tool."""
+TOOL_IDS = (3, 4)
+"""The ids that Python does not reserve for debuggers (0), coverage (1), profilers (2) or optimizers (5)."""
+
+monitoring: Any = getattr(sys, "monitoring", None)  # None before Python 3.12
+
+
+class Engine:
+    """The hooks of this process."""
+
+    def __init__(self) -> None:
+        self._tool: int | None = None
+        """The tool id while there are hooks."""
+        self._lines: dict[int, list[tuple[CodeType, frozenset[int], Hook]]] = {}
+        """By line, which is the fastest lookup: the code object, the offsets that are ignored, and the hook."""
+
+    def original(self, code: CodeType) -> CodeType:
+        """Return the code object, which is never replaced here."""
+        return code
+
+    def set_hooks(self, hooks: Sequence[Hook]) -> str:
+        """Replace all hooks, and return what the user should know, in one sentence.
+
+        Raises:
+            ConfigurationError: other tools have the tool ids.
+        """
+        if hooks and self._tool is None:
+            self._tool = _take_tool(self._line_reached)
+        before, self._lines = self._lines, {}
+        for hook in hooks:
+            self._lines.setdefault(hook.place.line, []).append((hook.place.code, hook.place.ignored, hook))
+        lines_before, lines = _by_code(before), _by_code(self._lines)
+        for key, (code, _) in {**lines_before, **lines}.items():
+            if lines.get(key) != lines_before.get(key):
+                monitoring.set_local_events(self._tool, code, 0)  # also ends DISABLE for the lines of this code object
+                monitoring.set_local_events(self._tool, code, monitoring.events.LINE if key in lines else 0)
+        if not hooks and self._tool is not None:
+            monitoring.register_callback(self._tool, monitoring.events.LINE, None)
+            monitoring.free_tool_id(self._tool)
+            self._tool = None
+        return ""
+
+    def disarm(self) -> None:
+        """Remove all hooks."""
+        self.set_hooks([])
+
+    def _line_reached(self, code: CodeType, line: int) -> object:
+        result = monitoring.DISABLE
+        for own, ignored, (_, reached, report) in self._lines.get(line, ()):
+            if own is code:
+                result = None
+                if ignored and sys._getframe(1).f_lasti in ignored:  # noqa: SLF001 - its documented name
+                    continue
+                if number := reached():
+                    report(sys._getframe(1), number)  # noqa: SLF001 - as above
+        return result
+
+
+def _by_code(
+    lines: Mapping[int, Sequence[tuple[CodeType, frozenset[int], Hook]]],
+) -> dict[int, tuple[CodeType, set[int]]]:
+    """Return the code objects with hooks and their lines, by the id of the code object."""
+    found: dict[int, tuple[CodeType, set[int]]] = {}
+    for line, hooks in lines.items():
+        for code, _, _ in hooks:
+            found.setdefault(id(code), (code, set()))[1].add(line)
+    return found
+
+
+def _take_tool(callback: object) -> int:
+    for number in TOOL_IDS:
+        if monitoring.get_tool(number) is None:
+            monitoring.use_tool_id(number, NAME)
+            monitoring.register_callback(number, monitoring.events.LINE, callback)
+            return number
+    taken = " and ".join(f"{number} by {monitoring.get_tool(number)}" for number in TOOL_IDS)
+    raise ConfigurationError(
+        f"Python's monitoring is in use: tool id {taken}", hint="end one of these tools, or use a log point"
+    )

@@ -1,0 +1,168 @@
+"""The watches of this process: they are installed by questions, and removed when nobody asks any more."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable
+from pathlib import PurePath
+
+from relay_agent.job.gevent_originals import threading, time
+from relay_agent.job.helper_thread import start_helper
+from relay_agent.job.torch_compiler import has_compiled_code
+from relay_agent.trigger.places import Hook, find_codes, find_places
+from relay_agent.trigger.watch import InstalledWatch
+from relay_core.agent_api.watch import LEASE, WAIT, Watch, Watched
+from relay_core.errors import ConfigurationError
+
+if sys.version_info >= (3, 12):
+    from relay_agent.trigger.monitoring import Engine
+else:
+    from relay_agent.trigger.replaced_code import Engine
+
+CHECK_INTERVAL = 1.0
+"""Seconds between two searches for watches that have ended."""
+SEARCH_INTERVAL = 5.0
+"""Minimum time in seconds between two searches for the place of a watch, which take 0.3 s with a million objects."""
+SEND_TIME = 0.5
+"""Seconds for which the end of the process waits until the last hits have been sent; usually a few milliseconds."""
+PAUSE = 15.0
+"""Seconds for which hooks are removed at each step of a push, which must see the job's own code and takes less."""
+PAUSED = "paused while code is being replaced"
+"""The note during this time."""
+COMPILED = "lines inside of a graph that torch.compile has compiled are not seen"
+"""The note if torch.compile has compiled anything."""
+
+
+class Watches:
+    """The watches of this process, by id."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        """Held while watches or hooks change, by helper threads only."""
+        self._watches: dict[str, InstalledWatch] = {}
+        self._engine = Engine()
+        self._is_checking = False
+
+    def answer(
+        self, question: Watch, port: int, log: Callable[[str], None], respond: Callable[[Watched], None]
+    ) -> None:
+        """Answer a question, after at most `question.wait` seconds.
+
+        Args:
+            question: The question.
+            port: The logical port of this process.
+            log: Writes a line to the job's log.
+            respond: Called with the answer.
+        """
+        with self._lock:
+            watch = self._watches.get(question.id)
+            is_new = watch is None
+            if watch is None and question.is_last:
+                respond(Watched())
+                return
+            if watch is None:
+                watch = self._install(question)
+            turn = watch.begin_turn()
+            self._place(watch)
+        if is_new and not watch.error:
+            log(f"{question.user} is watching {question.file}:{question.line}")
+        received = question.after.get(str(port))
+        with watch.asking:
+            watch.acknowledge(received or 0)
+            if received is not None and not question.is_last:
+                watch.wait(turn, min(question.wait, WAIT))
+            if question.is_last or watch.ended:
+                with self._lock:
+                    self._end(watch, "by request")
+            respond(watch.answer())
+
+    def end_process(self) -> None:
+        """Remove all watches, because the process exits, and wait until their last hits have been sent."""
+        ending, self._watches = self._watches, {}
+        self._engine.disarm()
+        for watch in ending.values():
+            watch.end("because the process exited")
+            if watch.asking.acquire(timeout=SEND_TIME):
+                watch.asking.release()
+
+    def pause(self) -> None:
+        """Remove all hooks while code is being replaced, and search for the places again some time later."""
+        with self._lock:
+            for watch in self._watches.values():
+                watch.hooks, watch.note, watch.search_at = [], PAUSED, time.monotonic() + PAUSE
+            self._set_hooks()
+
+    def forget(self) -> None:
+        """Remove all watches in a forked child, which has no helper threads."""
+        self._lock, self._watches, self._is_checking = threading.Lock(), {}, False
+        self._engine.disarm()
+
+    def _install(self, question: Watch) -> InstalledWatch:
+        watch = self._watches[question.id] = InstalledWatch(question)
+        if not self._is_checking:
+            self._is_checking = True
+            start_helper(self._check, "relay-agent watch")
+        return watch
+
+    def _place(self, watch: InstalledWatch) -> None:
+        """Search for the place of a watch that has none."""
+        now = time.monotonic()
+        if watch.hooks or watch.error or watch.ended or now < watch.search_at:
+            return
+        watch.search_at = now + SEARCH_INTERVAL
+        file, line = watch.question.file, watch.question.line
+        try:
+            codes = [self._engine.original(code) for code in find_codes(file)]
+            places = find_places(codes, line)
+            watch.hooks = [Hook(place, watch.reached, watch.report) for place in places]
+            notes = [self._set_hooks()] if places else []
+        except ConfigurationError as error:
+            watch.error, watch.hooks = str(error), []
+            return
+        if places:
+            watch.place = f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}"
+            notes += [f"line {line} has no code, so line {places[0].line} is watched"] * (places[0].line != line)
+            notes += [COMPILED] * has_compiled_code()
+        elif codes:
+            notes += [f"{PurePath(file).name} has no code at line {line} or after it"]
+        watch.note = "; ".join(filter(None, notes))
+
+    def _set_hooks(self) -> str:
+        return self._engine.set_hooks([hook for watch in self._watches.values() for hook in watch.hooks])
+
+    def _end(self, watch: InstalledWatch, reason: str) -> None:
+        """Remove the hooks of a watch; its last answer remains until nobody asks for it."""
+        watch.end(reason)
+        if watch.hooks:
+            watch.hooks = []
+            self._set_hooks()
+
+    def _check(self) -> None:
+        """End the watches that are over, until there are none."""
+        while True:
+            time.sleep(CHECK_INTERVAL)
+            with self._lock:
+                now = time.monotonic()
+                for id, watch in list(self._watches.items()):  # noqa: A001 - its name in the question
+                    if now - watch.asked > LEASE:
+                        self._end(watch, "because nobody asks")
+                        self._watches.pop(id, None)  # unless the process exits
+                    elif watch.ended or now - watch.began > watch.question.lasts:
+                        self._end(watch, f"after {watch.question.lasts:g} s")
+                if not self._watches:
+                    self._is_checking = False
+                    return
+
+
+watches = Watches()
+"""The watches of this process."""
+atexit.register(watches.end_process)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=watches.forget)
+
+
+def start_answer(question: Watch, port: int, log: Callable[[str], None], respond: Callable[[Watched], None]) -> None:
+    """Answer a question in a separate thread; the arguments are those of `Watches.answer`."""
+    start_helper(lambda: watches.answer(question, port, log, respond), "relay-agent watch")

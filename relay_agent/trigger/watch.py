@@ -1,0 +1,238 @@
+"""One watch: what it evaluates, what that costs, and its hits.
+
+A hit is handled in the thread of the job that reaches the line; a helper thread passes it on. Between the two there is
+only a queue of C code: a hit can occur in a signal handler or a destructor, where the thread may hold any lock, so
+nothing here takes one in a thread of the job. Numbers that several threads increase are `itertools.count`, because
+another thread cannot run in the middle of one call of C code.
+
+What a watch costs: a line that is reached often is evaluated for at most `SHARE` of a thread's time, beyond a few
+evaluations per second, which are always made. All others are counted as skipped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from _queue import Empty, SimpleQueue  # C code: reentrant, and gevent replaces `queue`
+from _thread import get_ident
+from types import FrameType
+from typing import Any, NamedTuple
+
+from relay_agent.job.gevent_originals import threading, time
+from relay_agent.trigger.expression import Expression, failure, local_names
+from relay_agent.trigger.places import Hook
+from relay_agent.values.presentation import short_repr
+from relay_core.agent_api.watch import MAX_HITS, Hit, Watch, Watched
+from relay_core.errors import ConfigurationError
+
+FREE_RATE = 10
+"""Evaluations per second that are always made, and the maximum number of them without delay after a pause."""
+SHARE = 0.02
+"""Maximum part of a thread's time for all others."""
+TOO_LONG = 1.0
+"""Seconds after which an evaluation ends its watch; it cannot be interrupted."""
+GATHER_TIME = 0.02
+"""Seconds for which more hits are collected after the first one."""
+COUNTING_TIME = 4e-7
+"""Seconds that it takes to count a hit, approximately; to measure it would take as long again."""
+
+
+class _Raw(NamedTuple):
+    """A hit as the job's thread leaves it."""
+
+    reached: int
+    time: float
+    text: str
+    error: str
+    thread: int
+
+
+class _Budget:
+    """How often a watch may evaluate."""
+
+    def __init__(self, now: float) -> None:
+        self._free = float(FREE_RATE)
+        """How many evaluations may be made without delay, at the time of `_since`."""
+        self._since = now
+        self._next = now
+        """When the next evaluation fits into `SHARE`."""
+
+    def next_after(self, began: float, ended: float) -> float:
+        """Return when the next evaluation may begin, after one that began and ended at these times."""
+        self._free = min(FREE_RATE, self._free + (began - self._since) * FREE_RATE)
+        self._since = began
+        if began < self._next:
+            self._free -= 1
+        self._next = ended + (ended - began) / SHARE
+        return min(self._next, began + max(0.0, 1 - self._free) / FREE_RATE)
+
+
+class InstalledWatch:
+    """A watch in this process; `reached` and `report` are called in the job's threads."""
+
+    def __init__(self, question: Watch) -> None:
+        self.question = question
+        self.place = self.note = self.error = self.ended = ""
+        """As in `Watched`."""
+        self.hooks: list[Hook] = []
+        self.asking = threading.Lock()
+        """Held while a question is being answered."""
+        self.began = self.asked = time.monotonic()
+        """When the watch was installed, and when the last question arrived."""
+        self.search_at = 0.0
+        """When the place may be searched for again."""
+        self._turn = 0
+        """The number of questions; all but the last one stop waiting."""
+        self._expression = self._condition = None
+        try:
+            self._expression, self._condition = map(Expression.of, (question.expression, question.condition))
+        except ConfigurationError as error:
+            self.error = error.sentence
+        self._clock, self._time = time.perf_counter, time.time  # to look them up takes microseconds each time
+        self._budget = _Budget(self._clock())
+        self._next = 0.0
+        """When the next evaluation may begin, by `_clock`."""
+        self._stride = 1 if self._condition else question.every
+        """A condition has to be evaluated each time."""
+        self._counter, self._evaluated, self._matched, self._reported, self._missed = map(itertools.count, [1] * 5)
+        self._count = self._counter.__next__
+        self._skipped_before_end = 0
+        self._spent = 0.0
+        self._raw: SimpleQueue[_Raw | None] = SimpleQueue()
+        """The hits that the job's threads have left; None if something else has changed."""
+        self._kept: list[Hit] = []
+        """The hits that are not acknowledged."""
+        self._last = int(time.time() * 1000)  # see `Hit.number`
+        self._answered: tuple[str, ...] = ("",) * 4
+        """The state in the last answer."""
+
+    # In the job's threads:
+
+    def reached(self) -> int:
+        """Count that a thread is about to execute the line; return the number if `report` is to be called."""
+        reached = self._count()
+        if (reached - 1) % self._stride or self._clock() < self._next:
+            return 0
+        return reached
+
+    def report(self, frame: FrameType, reached: int) -> None:
+        """Evaluate, and leave a hit; raises only what a signal handler has raised."""
+        began = self._clock()
+        next(self._evaluated)
+        try:
+            self._evaluate(frame, reached)
+        finally:
+            now = self._clock()
+            self._spent += now - began
+            self._next = self._budget.next_after(began, now) if not self.ended else math.inf
+            if now - began > TOO_LONG:
+                self.end(f"because one evaluation took {now - began:.1f} s")
+
+    def _evaluate(self, frame: FrameType, reached: int) -> None:
+        text = error = ""
+        try:
+            names = local_names(frame)
+            if self._condition is not None and not self._is_due(self._condition, frame, names):
+                return
+            if self._expression is not None:
+                text = short_repr(self._expression.value(frame, names))
+        except BaseException as raised:  # noqa: BLE001 - the expression may raise anything, including SystemExit
+            error = failure(raised)
+        number, limit = next(self._reported), self.question.hits
+        if limit and number > limit:  # another thread has reported the last hit
+            return
+        if self._raw.qsize() + len(self._kept) < MAX_HITS:
+            self._raw.put(_Raw(reached, self._time(), text, error, get_ident()))
+        else:
+            next(self._missed)
+        if number == limit:
+            self.end(f"after {limit} {'hit' if limit == 1 else 'hits'}")
+
+    def _is_due(self, condition: Expression, frame: FrameType, names: dict[str, Any]) -> bool:
+        """Return whether the condition is true, and this is the n-th time."""
+        try:
+            if not condition.value(frame, names):
+                return False
+        except BaseException as raised:  # noqa: BLE001 - as above
+            note = f"the condition raises {failure(raised)}"
+            if not self.note:
+                self.note = note
+                self._raw.put(None)
+            return False
+        return (next(self._matched) - 1) % self.question.every == 0
+
+    def end(self, reason: str) -> None:
+        """Report nothing more."""
+        if not self.ended:
+            self._skipped_before_end = self._skipped()
+            self.ended, self._next = reason, math.inf
+            self._raw.put(None)
+
+    # In helper threads:
+
+    def begin_turn(self) -> int:
+        """Note the arrival of a question and end the wait of an earlier one; return the question's number."""
+        self.asked = time.monotonic()
+        self._turn += 1
+        self._raw.put(None)
+        return self._turn
+
+    def acknowledge(self, number: int) -> None:
+        """Forget the hits that the client has received."""
+        self._kept = [hit for hit in self._kept if hit.number > number or number > self._last]
+
+    def wait(self, turn: int, seconds: float) -> None:
+        """Wait until there are hits, something else has changed, or a newer question has arrived."""
+        ends = time.monotonic() + seconds
+        with contextlib.suppress(Empty):
+            while not self._kept and self._turn == turn and self._state() == self._answered:
+                self._keep(self._raw.get(timeout=max(0.0, ends - time.monotonic())))
+            if self._kept and not self.ended:
+                time.sleep(GATHER_TIME)
+
+    def answer(self) -> Watched:
+        """Return the state of the watch, with all hits that were not acknowledged."""
+        with contextlib.suppress(Empty):
+            while True:
+                self._keep(self._raw.get_nowait())
+        self._answered = place, note, error, ended = self._state()
+        reached = _count(self._counter)
+        return Watched(
+            tuple(self._kept),
+            place=place,
+            reached=reached,
+            missed=_count(self._missed),
+            skipped=self._skipped(),
+            spent=self._spent + reached * COUNTING_TIME,
+            note=note,
+            error=error,
+            ended=ended,
+        )
+
+    def _state(self) -> tuple[str, ...]:
+        note = self.note
+        if not note and self._condition is not None and self._skipped():
+            note = "the line is reached too often to evaluate the condition each time: hits may be missing"
+        return self.place, note, self.error, self.ended
+
+    def _skipped(self) -> int:
+        """Return how many times the line was due but not evaluated; counting this each time would take longer."""
+        if self.ended:
+            return self._skipped_before_end
+        return max(0, -(-_count(self._counter) // self._stride) - _count(self._evaluated))
+
+    def _keep(self, raw: _Raw | None) -> None:
+        """Number a hit; here, because the order is known only once the hits are in the queue."""
+        if raw is None:
+            return
+        self._last += 1
+        is_main = raw.thread == threading.main_thread().ident
+        names = {} if is_main else {thread.ident: thread.name for thread in threading.enumerate()}
+        thread = "" if is_main else names.get(raw.thread, f"thread {raw.thread:#x}")
+        self._kept.append(Hit(self._last, raw.reached, raw.time, raw.text, raw.error, thread))
+
+
+def _count(counter: itertools.count[int]) -> int:
+    """Return how often a counter that began with 1 was increased; only its text shows that without increasing it."""
+    return int(repr(counter)[len("count(") : -1]) - 1

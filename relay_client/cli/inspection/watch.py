@@ -1,0 +1,59 @@
+"""`relay-client watch`: the command of the verb `watch`, and the options that limit what it reports."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+from pathlib import Path
+from typing import cast
+
+from relay_client.cli.common import parse_positive_duration, run_quietly
+from relay_client.cli.inspection.verb_command import VerbCommand
+from relay_client.verbs.verb import check
+from relay_client.verbs.watch import Watch, parse_place
+from relay_core.errors import UsageError
+from relay_core.program.options import argument_type
+
+
+class WatchCommand(VerbCommand):
+    """Adds and performs the command."""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options that limit what is reported."""
+        number, lasts = argument_type(_positive), argument_type(parse_positive_duration)
+        only_if = "report only if this expression is true; it is evaluated first, at each time"
+        every = "of the times that the condition is true, report the first one, and then only every Nth"
+        parser.add_argument("--when", default="", metavar="CONDITION", help=only_if)
+        parser.add_argument("--every", type=number, default=1, metavar="N", help=every)
+        parser.add_argument(
+            "--hits", type=number, default=0, metavar="N", help="end after N hits, in all ranks together"
+        )
+        parser.add_argument(
+            "--for", dest="lasts", type=lasts, default="60m", metavar="TIME", help="end after TIME (default: 60m)"
+        )
+        parser.set_defaults(watch=True)  # the command keeps searching for agents
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Print each hit until the watch ends; status 17 if there was none, unless it was ended with Ctrl-C."""
+        from relay_client.cli.inspection.watch_loop import WatchLoop
+
+        limits = {name: getattr(arguments, name) for name in ("when", "every", "hits", "lasts")}
+        place = _node_place(arguments.place)
+        request = self.request(arguments, place=place, watch_id=secrets.token_hex(8), **limits)
+        check(request, lambda field: f"--{field}")
+        loop = WatchLoop(arguments, cast("Watch", request))
+        return run_quietly(arguments, loop.run()) or loop.status
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 10**9):
+        raise UsageError(f"invalid number: '{text}'", hint="use a number above 0")
+    return int(text)
+
+
+def _node_place(place: str) -> str:
+    """Return a place as the nodes know it: a file below the current directory, which is the job's, is relative."""
+    from relay_client.push.deliver import node_paths
+
+    file, line = parse_place(place)
+    return f"{node_paths(Path(file))[-1]}:{line}"

@@ -1,0 +1,137 @@
+"""The loop of `relay-client watch`: performs the verb until the watch ends, and prints the hits as they arrive."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from relay_client.cli.inspection.asking import Perform, performing
+from relay_client.ui.text import MINUTE, duration
+from relay_client.verbs.watch import LAST_SECONDS, Cursor, Watch
+from relay_client.watching import HitOf, Watching, hit_as_object
+from relay_core.agent_api.watch import WAIT
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.errors import NoListener, RelayDebugError
+from relay_core.exit_codes import NO_VALUE, SUCCESS
+from relay_core.foreign import escape_controls
+
+INTERVAL = 1.0
+"""Seconds from one request to the next if no process can wait for a hit."""
+RESTART_SECONDS = 10.0
+"""Seconds without any process after which the job has ended; a launcher restarts its ranks within a few seconds."""
+
+logger = logging.getLogger(__name__)
+
+
+class WatchLoop:
+    """One watch, from its installation in all ranks to the table at its end.
+
+    Args:
+        arguments: The parsed command line.
+        request: The watch.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, request: Watch) -> None:
+        self._arguments = arguments
+        self._request = request
+        self._watching = Watching(request.hits)
+        self._perform: Perform
+        self.end = "the watch was stopped"
+        """Why the watch has ended."""
+        self.status = SUCCESS
+
+    async def run(self) -> None:
+        """Watch until the end.
+
+        Raises:
+            RelayDebugError: the watch cannot be installed.
+        """
+        clock = asyncio.get_running_loop().time
+        async with performing(self._arguments) as self._perform:
+            started = clock()
+            hits = await self._poll()
+            if not self._watching.ranks:
+                self._say_notes()
+                self.status = NO_VALUE
+                logger.error("no rank can watch %s", self._request.place)
+                return
+            lasts = self._request.lasts
+            limit = f"{lasts:g} s" if lasts % MINUTE else duration(lasts)
+            _say(f"watching {self._request.place} in {self._watching.ranks}, for {limit} or until Ctrl-C")
+            self._print(hits)
+            try:
+                self.end = await self._until_over(started) or f"the watch has ended after {limit}"
+                self.status = SUCCESS if self._watching.reported else NO_VALUE
+            finally:
+                await self._finish(started)
+
+    async def _until_over(self, started: float) -> str:
+        """Return why the watch has ended; "" if its time is over."""
+        clock = asyncio.get_running_loop().time
+        alive, is_explained = started, False
+        self._say_notes()
+        while (left := started + self._request.lasts - (asked := clock())) > 0:
+            hits: Sequence[HitOf] = ()
+            try:
+                hits = await self._poll(wait=min(WAIT, left))
+                alive = clock()
+            except RelayDebugError as error:  # the next answer contains the same hits
+                if not error.retryable:
+                    raise
+                logger.debug("no answer: %s", error)
+                alive = alive if isinstance(error, NoListener) else clock()
+            self._print(hits)
+            if end := self._watching.end:
+                return end
+            self._say_notes()
+            if clock() - alive > RESTART_SECONDS:
+                return "all ranks have ended"
+            if not (is_explained or self._watching.reported or clock() - started < WAIT):
+                is_explained = True
+                _say(self._watching.why_no_hits(self._request.place))
+            if not hits:
+                await asyncio.sleep(max(0.0, asked + INTERVAL - clock()))
+        return ""
+
+    async def _poll(self, **fields: Any) -> Sequence[HitOf]:
+        """Return the new hits.
+
+        Raises:
+            RelayDebugError: the verb has failed.
+        """
+        after = tuple(Cursor(*cursor) for cursor in self._watching.cursors.items())
+        answer: Any = (await self._perform(replace(self._request, after=after, **fields))).data
+        return self._watching.received(answer)
+
+    def _print(self, hits: Sequence[HitOf]) -> None:
+        is_json = self._arguments.json
+        for line in [json.dumps(hit_as_object(*hit)) for hit in hits] if is_json else self._watching.lines(hits):
+            print(line, flush=True)
+
+    def _say_notes(self) -> None:
+        for note in self._watching.notes():
+            _say(note)
+
+    async def _finish(self, started: float) -> None:
+        """Remove the watch, and print the table."""
+        with contextlib.suppress(RelayDebugError, *TIMEOUT_ERRORS):  # ranks that do not answer remove it themselves
+            async with timeout(LAST_SECONDS + 1):
+                self._print(await self._poll(is_last=True))
+        seconds = asyncio.get_running_loop().time() - started
+        if self._arguments.json:
+            last = {"event": "ended", "text": self.end, "seconds": seconds, "ranks": self._watching.as_objects()}
+            print(json.dumps(last), flush=True)
+            return
+        for line in [self.end, *self._watching.table(seconds)]:
+            _say(line)
+
+
+def _say(text: str) -> None:
+    print(escape_controls(text), file=sys.stderr, flush=True)

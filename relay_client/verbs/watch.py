@@ -1,0 +1,153 @@
+"""The verb `watch`: what the processes have reported about a watched line; the command performs it again and again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from relay_client.ui.text import LISTING
+from relay_client.verbs.verb import Answer, Command, Verb
+from relay_core.errors import NoListener, UsageError
+
+if TYPE_CHECKING:
+    from relay_client.agents.requests import NodeReply
+    from relay_client.agents.roster import Roster
+    from relay_client.agents.tunnels import Tunnels
+    from relay_client.watching import WatchedRank
+    from relay_core.agent_api.watch import Watch as Question
+
+ANSWER_SECONDS = 5.0
+"""Seconds that a process has to answer, beyond those for which it waits for a hit."""
+LAST_SECONDS = 2.0
+"""Seconds to wait for the last hits, after which the user gets the prompt back in any case."""
+_PLACE = re.compile(r"(?P<file>.+?):(?P<line>[1-9][0-9]{0,8})(?::[0-9]+)?", re.ASCII)
+"""`train.py:88`, `C:\\src\\train.py:88`, and `train.py:88:5` as editors copy it."""
+
+
+def parse_place(text: str) -> tuple[str, int]:
+    """Return the file and the line of a place.
+
+    Raises:
+        UsageError: the text is not FILE:LINE.
+    """
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"invalid place: '{text}'", hint="use FILE:LINE, such as train.py:88")
+    return found["file"], int(found["line"])
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """Which hits of a process have arrived."""
+
+    port: int
+    """Its logical port."""
+    number: int
+    """The number of the last hit."""
+
+
+@dataclass(frozen=True)
+class Watch(Verb):
+    """Install a watch in all processes that do not have it, wait for hits, and return them."""
+
+    name = "watch"
+    changes_job = True  # an expression can execute any code
+    command = Command(
+        "report an expression at a line of all ranks, without stopping them",
+        "Evaluates a Python expression in all ranks each time they reach a line, just before the line is executed, "
+        "and prints its value. No rank is stopped, and editors can stay attached; the expression is executed by the "
+        "thread that has reached the line, so whatever it changes is changed in the job. Values by the rules of "
+        "'relay-client eval'. The watch ends with Ctrl-C, after --for or --hits, or when all ranks have ended; then "
+        "prints, on stderr, a table with how often each rank reached the line, and what the watch has cost. If "
+        "relay-client is killed, the ranks remove the watch within 30 s. Exits with status 17 if no rank can watch "
+        "the line, or if no value was reported.",
+        {
+            "place": "FILE:LINE, such as train.py:88; the file may have another directory on the nodes: relative to "
+            "the current directory, it has the same path as on the nodes, or the end of that path",
+            "expression": "a Python expression with the variables at the line; '' to only count",
+        },
+    )
+    checks: ClassVar[Mapping[str, Callable[[str], object]]] = {**Verb.checks, "place": parse_place}
+    place: str
+    """FILE:LINE, as on the nodes: the file's absolute path, or the end of its path."""
+    expression: str
+    """A Python expression; "" to only count."""
+    ranks: str = "all"
+    """A list of global ranks, or `all`."""
+    ports: str = ""
+    """Logical ports, to choose one of several jobs; "" for all."""
+    when: str = ""
+    """Report only if this expression is true; "" for always."""
+    every: int = 1
+    """Report the first time, and then every n-th time."""
+    hits: int = 0
+    """Hits after which the watch ends in a process; 0 for no limit."""
+    lasts: float = 3600.0
+    """Seconds after which the watch ends in a process."""
+    watch_id: str = ""
+    """Identifies the watch: a random text, the same in all requests about it."""
+    after: tuple[Cursor, ...] = ()
+    """The hits that have arrived; other hits are returned, again if they were returned before."""
+    wait: float = 0.0
+    """Seconds to wait for a hit."""
+    is_last: bool = False
+    """Whether to remove the watch, after its last hits are returned."""
+
+    def must_search(self, roster: Roster) -> bool:
+        """Return whether to search first; a program that asks repeatedly relies on the periodic search."""
+        return not len(roster) if self.wait or self.is_last else super().must_search(roster)
+
+    async def perform(self, tunnels: Tunnels) -> Answer:
+        """Ask all agents; return soon after a process has answered.
+
+        Raises:
+            NoListener: no chosen rank has a process.
+            UsageError: the watch has no id, or an expression is too long.
+        """
+        from relay_client.agents.requests import ask_agents, ask_first, with_absent
+        from relay_core.agent_api import watch
+        from relay_core.records import encode
+
+        file, line = parse_place(self.place)
+        same = ("expression", "every", "hits", "lasts", "wait", "is_last", "ranks", "ports")
+        question = watch.Watch(
+            id=self.watch_id,
+            file=file,
+            line=line,
+            condition=self.when,
+            after={str(cursor.port): cursor.number for cursor in self.after},
+            seconds=self.wait + ANSWER_SECONDS,
+            **{name: getattr(self, name) for name in same},
+        ).checked()
+        if self.wait and not self.is_last:
+            nodes = await ask_first(tunnels, question, _has_answered)
+        else:
+            nodes = await ask_agents(tunnels, question, within=LAST_SECONDS if self.is_last else None)
+        found = [one for node in with_absent(tunnels, question, nodes) for one in _ranks_of(node, question)]
+        if not found:
+            raise NoListener("no matching process is registered", hint=LISTING)
+        return Answer("", {"ranks": [encode(one) for one in sorted(found, key=lambda one: one.port)]})
+
+
+def _has_answered(node: NodeReply) -> bool:
+    """Return whether a process has hits or another state, or has waited long enough, in contrast to errors."""
+    return any(reply.answer is not None for reply in node.replies.processes)
+
+
+def _ranks_of(node: NodeReply, question: Question) -> Iterator[WatchedRank]:
+    from relay_client.agents.requests import replies_of
+    from relay_client.watching import WatchedRank
+    from relay_core.foreign import escape_controls, terminal_text
+
+    for reply in replies_of(node, question):
+        state = reply.read(WatchedRank, terminal_text)  # a value may have several lines
+        yield replace(
+            state,
+            rank=reply.rank,
+            port=reply.port,
+            process=f"{node.agent.id} {reply.pid}",
+            is_silent=reply.is_silent,
+            error=escape_controls(reply.error) or state.error,
+        )

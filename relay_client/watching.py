@@ -1,0 +1,206 @@
+"""What is known about a watch in all ranks, from one answer of the verb `watch` to the next, and its texts; no I/O."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from relay_client.compare.groups import label, shared_ranks, value_line
+from relay_core.agent_api.evaluation import Value
+from relay_core.agent_api.members import Member
+from relay_core.agent_api.watch import Hit, Watched
+from relay_core.foreign import escape_controls
+from relay_core.records import parse
+from relay_core.value_parsers import format_ranges
+
+HitOf = tuple[Member, Hit]
+"""A hit, and the process that has reported it."""
+RANKS_WIDTH = 12
+"""Characters for the ranks at first; the column becomes wider with longer lists of ranks."""
+
+
+@dataclass(frozen=True)
+class WatchedRank(Watched):
+    """The state of a watch in the process of a rank, or in a rank without a process."""
+
+    rank: int | None = None
+    port: int = 0
+    """The logical port."""
+    process: str = ""
+    """Another one if another process has taken the port."""
+    is_silent: bool = False
+    """True if the process has not answered, or does not exist."""
+
+
+@dataclass
+class _Rank:
+    """What is known about a rank."""
+
+    state: WatchedRank
+    """As last reported by its process; `error` is that of the last answer."""
+    cursor: int = 0
+    """The number of the last hit."""
+    reported: int = 0
+    last: str = ""
+    """The value that was reported last."""
+
+    @property
+    def member(self) -> Member:
+        return Member(self.state.port, self.state.rank)
+
+    def received(self, state: WatchedRank) -> list[Hit]:
+        """Take the next answer, and return the hits that are new."""
+        if state.is_silent:
+            self.state = replace(self.state, error=state.error, is_silent=True)
+            return []
+        if state.process != self.state.process:
+            self.cursor = 0
+        new = [hit for hit in state.hits if hit.number > self.cursor]
+        self.cursor = max([self.cursor, *(hit.number for hit in new)])
+        self.state = replace(state, hits=())
+        return new
+
+
+class Watching:
+    """Takes the answers, and returns what is new in them.
+
+    Args:
+        limit: The number of hits, in all ranks together, that are reported; 0 for no limit.
+    """
+
+    def __init__(self, limit: int = 0) -> None:
+        self.reported = 0
+        self._limit = limit
+        self._ranks: dict[int, _Rank] = {}
+        """By logical port."""
+        self._noted: set[tuple[int, str]] = set()
+        self._widths = RANKS_WIDTH, 0
+
+    @property
+    def cursors(self) -> dict[int, int]:
+        """The number of the last hit of each process, by logical port."""
+        return {port: rank.cursor for port, rank in self._ranks.items()}
+
+    @property
+    def ranks(self) -> str:
+        """The ranks that watch the line, or will once they have loaded the file; "" if there are none."""
+        states = [(rank.state, rank.member) for rank in self._ranks.values() if not rank.state.error]
+        return self._label(member for state, member in states if state.place or not state.note)
+
+    @property
+    def end(self) -> str:
+        """Why the watch is over; "" if it is not."""
+        if self._limit and self.reported == self._limit:
+            return f"the watch has ended (--hits {self._limit})"
+        states = [rank.state for rank in self._ranks.values()]
+        reasons = [state.ended or ("" if state.is_silent else state.error) for state in states]
+        return f"the watch has ended in all ranks: {escape_controls(reasons[0])}" if all(reasons) else ""
+
+    def received(self, answer: Mapping[str, Any]) -> list[HitOf]:
+        """Take the `data` of an answer, and return its new hits in the order of their times."""
+        new: list[tuple[Hit, _Rank]] = []
+        for entry in answer["ranks"]:
+            state = parse(WatchedRank, entry)
+            rank = self._ranks.setdefault(state.port, _Rank(replace(state, hits=())))
+            new += [(hit, rank) for hit in rank.received(state)]
+        new.sort(key=lambda found: found[0].time)
+        new = new[: self._limit - self.reported] if self._limit else new
+        for hit, rank in new:
+            rank.reported += 1
+            rank.last = _value_of(hit)
+        self.reported += len(new)
+        return [(rank.member, hit) for hit, rank in new]
+
+    def lines(self, hits: Iterable[HitOf]) -> list[str]:
+        """Return hits as lines; ranks that report the same value, before one of them reports again, share a line.
+
+        Their counts may differ, because each rank counts from the moment at which it began to watch.
+        """
+        lines: list[str] = []
+        groups: dict[object, list[HitOf]] = {}
+        seen: set[Member] = set()
+        for member, hit in hits:
+            if member in seen:
+                lines += map(self._line, groups.values())
+                groups, seen = {}, set()
+            seen.add(member)
+            groups.setdefault((hit.text, hit.error, hit.thread), []).append((member, hit))
+        return [*lines, *map(self._line, groups.values())]
+
+    def _line(self, group: Sequence[HitOf]) -> str:
+        hit, ranks = group[0][1], self._label(member for member, _ in group)
+        count = f"#{format_ranges(sorted({each.reached for _, each in group}))}"
+        clock = time.strftime("%H:%M:%S", time.localtime(hit.time))
+        width, digits = self._widths = max(self._widths[0], len(ranks)), max(self._widths[1], len(count))
+        thread = f"  (thread {escape_controls(hit.thread)})" if hit.thread else ""
+        return f"{clock}  {ranks:{width}}  {count:{digits}}  {_value_of(hit)}{thread}".rstrip()
+
+    def notes(self) -> list[str]:
+        """Return what the user should know about some ranks, each sentence once for each rank."""
+        found: dict[str, list[Member]] = {}
+        for rank in self._ranks.values():
+            for sentence in _sentences(rank.state):
+                if (rank.state.port, sentence) not in self._noted:
+                    self._noted.add((rank.state.port, sentence))
+                    found.setdefault(sentence, []).append(rank.member)
+        return [f"{self._label(members)}: {escape_controls(sentence)}" for sentence, members in found.items()]
+
+    def why_no_hits(self, place: str) -> str:
+        """Return why there may be no hits yet, with a hint."""
+        if reached := sum(rank.state.reached for rank in self._ranks.values()):
+            return f"no hit yet: the ranks have reached {place} {reached}x, but the condition has not been true"
+        return f"no hit yet: no rank has reached {place}. hint: 'relay-client stacks' shows where the ranks are"
+
+    def table(self, seconds: float) -> list[str]:
+        """Return the lines of a table of the ranks, and the cost of the watch in the rank in which it was highest.
+
+        Args:
+            seconds: How long the watch has lasted.
+        """
+        rows: list[Sequence[str]] = [("", "reached", "reported", "skipped", "dropped", "spent", "last value")]
+        for rank in self._ranks.values():
+            state = rank.state
+            numbers = map(str, (state.reached, rank.reported, state.skipped, state.missed))
+            rows.append((self._label([rank.member]), *numbers, f"{1000 * state.spent:.1f} ms", rank.last))
+        width = max(len(row[0]) for row in rows)
+        lines = [
+            f"{first:{width}}{''.join(f'{each:>10}' for each in rest)}  {last}".rstrip() for first, *rest, last in rows
+        ]
+        worst = max(self._ranks.values(), key=lambda rank: rank.state.spent)
+        spent, percent = 1000 * worst.state.spent, 100 * worst.state.spent / max(seconds, 0.001)
+        cost = f"cost: {spent:.1f} ms of {seconds:.0f} s in {self._label([worst.member])} ({percent:.3f} %)"
+        return [*lines, cost]
+
+    def as_objects(self) -> list[dict[str, object]]:
+        """Return the ranks as JSON objects."""
+        known = self._ranks.values()
+        return [{**asdict(rank.state), "hits": rank.reported, "last": rank.last} for rank in known]
+
+    def _label(self, members: Iterable[Member]) -> str:
+        known = Value(members=tuple(rank.member for rank in self._ranks.values()))
+        return label(list(members), shared_ranks([known]))
+
+
+def hit_as_object(member: Member, hit: Hit) -> dict[str, object]:
+    """Return a hit as a JSON object."""
+    return {"event": "hit", "rank": member.rank, "port": member.port, **asdict(hit)}
+
+
+def _sentences(state: WatchedRank) -> Iterator[str]:
+    if state.error:
+        yield state.error
+        return
+    if not (state.place or state.note):
+        yield "the file is not loaded yet; the watch begins once it is"
+    if state.note:
+        yield state.note
+    if state.missed or state.skipped:
+        yield "the line is reached too often to report each value; the table at the end has the numbers"
+    if state.ended:
+        yield f"the watch has ended {state.ended}"
+
+
+def _value_of(hit: Hit) -> str:
+    return f"no value: {escape_controls(hit.error)}" if hit.error else value_line(hit.text)

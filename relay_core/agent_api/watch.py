@@ -1,0 +1,124 @@
+"""The question `watch`, which reports an expression at a line of a running job each time the line is reached.
+
+The question contains the whole watch, so it installs the watch in a process that does not know it: one that starts
+later, or one in which it has lapsed while the client was asleep. The client asks it again and again, and a process
+answers as soon as it has hits, or after `wait` seconds without any. A watch that nobody asks about for `LEASE` seconds
+is removed, so nothing of it stays in a job whose client is gone.
+
+A hit is repeated until a later question acknowledges it, so one whose answer was lost is not. An agent responds shortly
+after the first process has answered, and leaves out the processes that have not: the client asks again at once, and
+they answer then. If all processes have failed, or there are none, it responds immediately, so the client must wait. A
+process whose watch has ended knows that for `LEASE` seconds; a later question would install the watch again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar
+
+from relay_core.agent_api.evaluation import MAX_EXPRESSION
+from relay_core.agent_api.questions import Question, Seconds
+from relay_core.errors import UsageError
+from relay_core.records import MAX_SECONDS, Wire, parse
+
+LEASE = 30.0
+"""Seconds without a question after which a process removes a watch: three times as long as `WAIT`."""
+WAIT = 10.0
+"""Seconds for which a process waits for a hit before it answers that there is none."""
+MAX_HITS = 200
+"""Maximum number of hits in an answer, and that a process keeps until they are acknowledged; later ones are counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch(Question):
+    """Return the hits of a watch, as `Watched`, and install it in a process that does not have it.
+
+    Anyone who may attach a debugger may send this request: both execute code of the sender's choice.
+    """
+
+    name: ClassVar[str] = "watch"
+    seconds: Seconds = WAIT + 5.0
+    """Time limit for each process, longer than `wait`."""
+    id: str = ""
+    """Identifies the watch; chosen at random by the client."""
+    file: str = ""
+    """The file: absolute, or the last parts of its path, as in `train.py` or `models/net.py`."""
+    line: int = 0
+    expression: str = ""
+    """What is evaluated at the line, before it is executed; "" to count only."""
+    condition: str = ""
+    """Evaluated first; a hit is reported only if it is true. "" for always."""
+    every: int = 1
+    """Report only the first time that the line is reached and the condition is true, and every n-th time after it."""
+    hits: int = 0
+    """The watch ends after as many reported hits; 0 for no limit."""
+    lasts: float = 3600.0
+    """Seconds after which the watch ends."""
+    after: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """For each logical port, as a decimal number, the number of the last hit that the client has received; 0 if it has
+    received an answer without hits. A process that is not listed answers immediately."""
+    wait: float = WAIT
+    """Seconds to wait for a hit before answering that there is none."""
+    is_last: bool = False
+    """True to remove the watch; the answer contains its last hits."""
+    user: str = ""
+    """The user who asks; set by the agent."""
+
+    @classmethod
+    def parse_body(cls, value: object, user: str = "") -> Watch:
+        """Read the data of the stream; raises UsageError like `checked`."""
+        return replace(parse(cls, value), user=user).checked()
+
+    def checked(self) -> Watch:
+        """Return the question as in `Question`; raises UsageError also if the place or an expression is invalid."""
+        if not self.id or not self.file or self.line < 1:
+            raise UsageError("the watch has no id or no place")
+        if max(len(self.expression), len(self.condition)) > MAX_EXPRESSION:
+            raise UsageError(f"the expression is longer than {MAX_EXPRESSION} characters")
+        if self.every < 1 or not 0 < self.lasts < MAX_SECONDS:
+            raise UsageError("the watch has no valid frequency or duration")
+        return super().checked()
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One report of a watch."""
+
+    number: int = 0
+    """The number in `Watch.after`. It grows by 1 with each hit of a process, and begins with the milliseconds since the
+    epoch at which the watch was installed, so it also grows when the process has been started again."""
+    reached: int = 0
+    """How many times the process had reached the line, including this time."""
+    time: float = 0.0
+    """Seconds since the epoch, by the clock of the node."""
+    text: str = ""
+    """The value of the expression, by the rules of `eval`."""
+    error: str = ""
+    """The exception that the expression has raised instead."""
+    thread: str = ""
+    """The name of the thread, unless it is the main thread."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The state of a watch in one process."""
+
+    hits: Annotated[tuple[Hit, ...], Wire(most=MAX_HITS)] = ()
+    """The hits that were not acknowledged, oldest first."""
+    place: str = ""
+    """Where the watch is: `train_step train.py:88`; "" while the file is not loaded."""
+    reached: int = 0
+    """How many times the line was reached."""
+    missed: int = 0
+    """How many hits were dropped, because too many were not acknowledged."""
+    skipped: int = 0
+    """How many times the expressions were not evaluated, because the line is reached too often."""
+    spent: float = 0.0
+    """Seconds that the watch has taken of the job's threads."""
+    note: str = ""
+    """What the user should know, in one sentence: another line, calls that are not watched, a condition that raises."""
+    error: str = ""
+    """Why the process cannot watch this."""
+    ended: str = ""
+    """Why the watch has ended: `after 100 hits`, `after 3600 s`; "" while it is installed."""

@@ -1,0 +1,84 @@
+"""Facts about expressions in the frames of a job; the values are hostile."""
+
+import signal
+import sys
+import weakref
+from types import FrameType
+
+import pytest
+
+from relay_agent.trigger.expression import Expression, failure, local_names
+from relay_core.errors import ConfigurationError
+
+
+def evaluate(text: str, loss: object = 2) -> object:
+    """Return the value of an expression in the frame of this function."""
+    expression = Expression.of(text)
+    assert expression is not None
+    frame = sys._getframe()
+    return expression.value(frame, local_names(frame))
+
+
+def test_names() -> None:
+    """An expression sees local and global names, also in a comprehension or lambda, and assigns none of them."""
+    assert [(2, True)] == evaluate("[(loss, sys.modules is not None) for _ in 'a']")
+    assert 3 == evaluate("(loss := 3)")
+    assert 2 == evaluate("loss")
+
+
+def test_invalid_expression() -> None:
+    """A text that is not an expression is an error of the user; an empty one is ignored."""
+    assert Expression.of(" ") is None
+    with pytest.raises(ConfigurationError, match=r"invalid expression 'x =': SyntaxError"):
+        Expression.of("x =")
+
+
+def test_local_values_are_not_kept() -> None:
+    """A frame whose names were read keeps no value that its function has deleted."""
+
+    class Tensor: ...
+
+    tensor = Tensor()
+    reference = weakref.ref(tensor)
+    assert "tensor" in local_names(sys._getframe())
+    del tensor
+    assert reference() is None
+
+
+def test_dict_of_the_job_is_not_emptied() -> None:
+    """If the job has called `locals`, its dict keeps the names."""
+    value = 1
+    kept = locals()
+    local_names(sys._getframe())
+    assert value == kept["value"]
+
+
+def test_exceptions() -> None:
+    """Every exception of an expression is described, including an exit and an exception without a text."""
+
+    class Hostile(Exception):
+        def __str__(self) -> str:
+            raise SystemExit(3)
+
+    assert ["SystemExit: 3", "Hostile"] == [failure(SystemExit(3)), failure(Hostile())]
+
+
+def test_exception_of_a_signal_handler() -> None:
+    """What a signal handler of the job raises while an expression is evaluated is raised again."""
+
+    class Stop(Exception): ...
+
+    def handler(_number: int, _frame: FrameType | None) -> None:
+        raise Stop
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(Stop):
+            try:
+                evaluate("[signal.raise_signal(signal.SIGUSR1), [None for _ in range(1000)]]")
+            except Stop as stop:
+                failure(stop)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    with pytest.raises(KeyboardInterrupt):
+        failure(KeyboardInterrupt())

@@ -1,0 +1,170 @@
+"""Facts about what is known of a watch from one answer to the next."""
+
+import re
+from typing import Any
+
+import pytest
+
+from relay_client.watching import Watching
+from relay_core.agent_api.watch import Hit
+from relay_core.records import encode
+
+PLACE = "step train.py:88"
+
+
+def entry(rank: int, *hits: Hit, port: int | None = None, **fields: Any) -> dict[str, Any]:
+    """Return what the verb answers about one rank."""
+    state = {"rank": rank, "port": 5678 + rank if port is None else port, "process": "a 1", "place": PLACE}
+    return {**state, "hits": [encode(hit) for hit in hits], **fields}
+
+
+def hit(number: int, text: str = "0.5", **fields: Any) -> Hit:
+    """Return a hit whose count is its number, at the second of its number."""
+    return Hit(**{"number": number, "reached": number, "time": 1e9 + number, "text": text, **fields})
+
+
+def shown(watching: Watching, *entries: dict[str, Any]) -> list[str]:
+    """Return the lines about an answer without their times."""
+    lines = watching.lines(watching.received({"ranks": list(entries)}))
+    assert all(re.match(r"\d\d:\d\d:\d\d  ", line) for line in lines)
+    return [line[10:] for line in lines]
+
+
+def test_same_values_are_one_line() -> None:
+    """Ranks with the same value in a step share a line; another value stays visible; columns are aligned."""
+    watching = Watching()
+    found = shown(
+        watching,
+        entry(0, hit(9), hit(10)),
+        entry(1, hit(9), hit(10, "nan")),
+        entry(2, hit(9), hit(10)),
+        entry(3, hit(9), hit(10)),
+    )
+    assert ["ranks 0-3     #9  0.5", "ranks 0,2-3   #10  0.5", "rank 1        #10  nan"] == found
+
+
+def test_counts_that_differ() -> None:
+    """Ranks that began to watch at different steps share the lines of equal values; a rank is once in a line."""
+    first, second = [hit(1, time=1.0), hit(2, time=2.0)], [hit(2, time=1.1), hit(3, time=2.1)]
+    assert ["ranks 0-1     #1-2  0.5", "ranks 0-1     #2-3  0.5"] == shown(
+        Watching(), entry(0, *first), entry(1, *second)
+    )
+
+
+def test_order_of_time() -> None:
+    """Hits are shown in the order of their times, whatever the order of the ranks is."""
+    found = shown(Watching(), entry(0, hit(2, "b", time=5.0)), entry(1, hit(1, "a", time=4.0), hit(3, "c", time=6.0)))
+    assert ["rank 1        #1  a", "rank 0        #2  b", "rank 1        #3  c"] == found
+
+
+def test_repeated_hits() -> None:
+    """A hit that is repeated, because its acknowledgment has not arrived, is shown once."""
+    watching = Watching()
+    assert ["rank 0        #1  0.5"] == shown(watching, entry(0, hit(1)))
+    assert {5678: 1} == watching.cursors
+    assert ["rank 0        #2  0.5"] == shown(watching, entry(0, hit(1), hit(2)))
+    assert ({5678: 2}, 2) == (watching.cursors, watching.reported)
+
+
+def test_restarted_rank() -> None:
+    """The hits of a process that has taken the place of another one are new, whatever their numbers are."""
+    watching = Watching()
+    shown(watching, entry(0, hit(7)))
+    shown(watching, entry(0, is_silent=True, error="not found"))
+    assert {5678: 7} == watching.cursors
+    assert ["rank 0        #1  0.5"] == shown(watching, entry(0, hit(1), process="a 2"))
+    assert {5678: 1} == watching.cursors
+
+
+def test_limit() -> None:
+    """The limit is for all ranks together; the earliest hits count."""
+    watching = Watching(3)
+    shown(watching, entry(0, hit(1)))
+    assert "" == watching.end
+    assert 2 == len(shown(watching, entry(0, hit(2), hit(3)), entry(1, hit(4))))
+    assert ("the watch has ended (--hits 3)", 3) == (watching.end, watching.reported)
+    assert [] == shown(watching, entry(1, hit(4), hit(5)))
+
+
+def test_texts_of_the_job() -> None:
+    """Control characters and line ends are escaped in values, exceptions, names and notes; long values are cut."""
+    watching = Watching()
+    evil = "a\nb\x1b]0;x\x07"
+    (value,) = shown(watching, entry(0, hit(1, evil, thread=evil), note=evil))
+    assert r"rank 0        #1  a\nb\x1b]0;x\x07  (thread a\nb\x1b]0;x\x07)" == value
+    assert [r"rank 0: a\nb\x1b]0;x\x07"] == watching.notes()
+    (error,) = shown(watching, entry(0, hit(2, "", error=evil)))
+    assert r"rank 0        #2  no value: a\nb\x1b]0;x\x07" == error
+    (long,) = shown(watching, entry(0, hit(3, "x" * 9999)))
+    assert long.endswith("xxx...")
+    assert 520 > len(long)
+    assert not any(char in line for char in "\n\x1b\x07" for line in watching.table(1.0))
+
+
+def test_notes_once() -> None:
+    """Each sentence is shown once for each rank, for all ranks together that have it."""
+    watching = Watching()
+    watching.received({"ranks": [entry(0, place=""), entry(1, place=""), entry(2, note="n", missed=1)]})
+    assert [
+        "ranks 0-1: the file is not loaded yet; the watch begins once it is",
+        "rank 2: n",
+        "rank 2: the line is reached too often to report each value; the table at the end has the numbers",
+    ] == watching.notes()
+    watching.received({"ranks": [entry(0, note="n"), entry(1, place=""), entry(2, note="n", missed=9)]})
+    assert ["rank 0: n"] == watching.notes()
+    assert [] == watching.notes()
+
+
+def test_ranks_that_watch() -> None:
+    """The watch is over if no rank can watch, but not because some cannot, or are absent."""
+    watching = Watching()
+    broken = {"error": "SyntaxError: invalid syntax", "place": ""}
+    watching.received({"ranks": [entry(0, **broken), entry(1), entry(2, error="not found", is_silent=True)]})
+    assert ("rank 1", "") == (watching.ranks, watching.end)
+    assert ["rank 0: SyntaxError: invalid syntax", "rank 2: not found"] == watching.notes()
+    watching.received({"ranks": [entry(1, place="", note="train.py has no code at line 900 or after it")]})
+    assert ("", "") == (watching.ranks, watching.end)
+    assert ["rank 1: train.py has no code at line 900 or after it"] == watching.notes()
+    watching.received({"ranks": [entry(1, **broken), entry(2, **broken)]})
+    assert ("", "the watch has ended in all ranks: SyntaxError: invalid syntax") == (watching.ranks, watching.end)
+
+
+def test_end_in_the_ranks() -> None:
+    """The watch is over once it has ended in each rank that can watch."""
+    watching = Watching()
+    watching.received({"ranks": [entry(0, ended="after 60 s"), entry(1)]})
+    assert "" == watching.end
+    watching.received({"ranks": [entry(1, ended="after 60 s")]})
+    assert "the watch has ended in all ranks: after 60 s" == watching.end
+
+
+@pytest.mark.parametrize(
+    ("reached", "why"),
+    [
+        (0, "no hit yet: no rank has reached a.py:1. hint: 'relay-client stacks' shows where the ranks are"),
+        (8, "no hit yet: the ranks have reached a.py:1 8x, but the condition has not been true"),
+    ],
+)
+def test_no_hits(reached: int, why: str) -> None:
+    """Without hits, the user learns whether the line is reached at all."""
+    watching = Watching()
+    watching.received({"ranks": [entry(0, reached=reached)]})
+    assert why == watching.why_no_hits("a.py:1")
+
+
+def test_table() -> None:
+    """The table has a line for each rank; the cost is that of the rank with the highest."""
+    watching = Watching()
+    shown(watching, entry(0, hit(1, "0"), reached=12, spent=0.0125), entry(1, reached=4711, spent=2e-6, skipped=3))
+    assert [
+        "         reached  reported   skipped   dropped     spent  last value",
+        "rank 0        12         1         0         0   12.5 ms  0",
+        "rank 1      4711         0         3         0    0.0 ms",
+        "cost: 12.5 ms of 50 s in rank 0 (0.025 %)",
+    ] == watching.table(50.0)
+
+
+def test_several_jobs() -> None:
+    """If two jobs have the same rank, the port is added."""
+    found = shown(Watching(), entry(0, hit(1)), entry(0, hit(1), hit(2, "7"), port=6000))
+    assert ["rank 0 (ports 5678,6000)  #1  0.5", "rank 0 (port 6000)        #2  7"] == found

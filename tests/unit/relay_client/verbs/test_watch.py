@@ -1,0 +1,136 @@
+"""Facts about the verb `watch`."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from relay_client.agents import requests
+from relay_client.verbs.verb import Session
+from relay_client.verbs.watch import Cursor, Watch, parse_place
+from relay_core.agent_api.questions import NodeReplies, Question, Reply
+from relay_core.agent_api.requests import Ready, Wake
+from relay_core.agent_api.watch import Hit, Watched
+from relay_core.agent_api.watch import Watch as WatchQuestion
+from relay_core.errors import UsageError
+from relay_core.records import encode
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.fleet import Node, agent, process, tunnels
+from tests.support.network.relay import LocalRelay
+
+POLL = Watch("train.py:88", "loss", watch_id="w", wait=3600.0)
+
+
+class WatchedNode(Node):
+    """A node whose one process has reported a hit at some time; until then, it does not answer."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.hit = asyncio.Event()
+        self.asked = asyncio.Event()
+        self.delay = 0.0
+        self.questions: list[WatchQuestion] = []
+
+    async def answer(self, request: Wake | Question) -> Ready | NodeReplies:
+        if not isinstance(request, WatchQuestion):
+            return await super().answer(request)
+        self.questions.append(request)
+        self.asked.set()
+        if request.wait:
+            await self.hit.wait()
+        await asyncio.sleep(self.delay)
+        (target,) = self.targets()
+        hits = (Hit(1, 7, 1e9, "0.5\n\x1b[31m1"),) if self.hit.is_set() else ()
+        state = Watched(hits, "step train.py:88", 7)
+        return NodeReplies((Reply(target.logical_port, target.fields["rank"], encode(state), pid=12),))
+
+
+def ranks_in(answer: Any) -> Mapping[int, Mapping[str, Any]]:
+    """Return the entries of an answer by rank."""
+    return {entry["rank"]: entry for entry in answer.data["ranks"]}
+
+
+@pytest.fixture
+async def nodes(relay: LocalRelay) -> Any:
+    """Two agents with one rank each."""
+    async with (
+        process(5678, rank=0, world=2, base_port=5678) as first,
+        process(5679, rank=1, world=2, base_port=5678) as second,
+    ):
+        found = WatchedNode(first), WatchedNode(second)
+        async with agent(relay, found[0]), agent(relay, found[1]):
+            yield found
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("train.py:88", ("train.py", 88)),
+        ("models/net.py:1", ("models/net.py", 1)),
+        ("C:\\src\\train.py:88", ("C:\\src\\train.py", 88)),
+        ("C:/src/train.py:88", ("C:/src/train.py", 88)),
+        ("/a b/train.py:88:5", ("/a b/train.py", 88)),
+        ("a:b.py:3", ("a:b.py", 3)),
+    ],
+)
+def test_place(text: str, place: tuple[str, int]) -> None:
+    """A place is a file and a line, also with a drive letter, and with a column as editors copy it."""
+    assert place == parse_place(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "train.py", ":88", "train.py:", "train.py:0", "train.py:-1", "C:\\train.py", "88"]
+)
+def test_no_place(text: str) -> None:
+    """Anything else is refused, with an example."""
+    with pytest.raises(UsageError, match="invalid place: ") as raised:
+        parse_place(text)
+    assert "use FILE:LINE, such as train.py:88" == raised.value.hint
+
+
+async def test_first_agent_with_hits(relay: LocalRelay, nodes: tuple[WatchedNode, WatchedNode]) -> None:
+    """An answer does not wait for agents without hits; the others' next one acknowledges what has arrived."""
+    first, second = nodes
+    async with tunnels(relay) as client:
+        session = Session(client)
+        installed = ranks_in(await session.perform(Watch("train.py:88", "loss", watch_id="w")))
+        assert {0, 1} == set(installed)
+        first.hit.set()
+        found = ranks_in(await session.perform(POLL))
+        assert [0] == list(found)
+        assert ("0.5\n\\x1b[31m1", 7, 5678) == (found[0]["hits"][0]["text"], found[0]["reached"], found[0]["port"])
+        first.hit.clear()
+        second.hit.set()
+        after = (Cursor(5678, 1), Cursor(5679, 0))
+        assert [1] == list(ranks_in(await session.perform(replace(POLL, after=after))))
+        assert {"5678": 1, "5679": 0} == second.questions[-1].after
+        assert {"w"} == {question.id for node in nodes for question in node.questions}
+
+
+async def test_slow_agent(
+    relay: LocalRelay, nodes: tuple[WatchedNode, WatchedNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent behind a slow link is not kept from answering by one that always has hits."""
+    monkeypatch.setattr(requests, "ROUND_TRIP", DEADLINE)  # of a slow machine
+    first, second = nodes
+    second.delay = 5 * requests.GRACE
+    async with tunnels(relay) as client:
+        session = Session(client)
+        await session.perform(Watch("train.py:88", "loss", watch_id="w"))
+        first.hit.set()
+        second.hit.set()
+        assert {0, 1} == set(ranks_in(await session.perform(POLL)))
+
+
+async def test_agent_without_answer(relay: LocalRelay, nodes: tuple[WatchedNode, WatchedNode]) -> None:
+    """The last question asks all agents, and states which rank has not answered in time."""
+    first, second = nodes
+    second.delay = 3600.0
+    async with tunnels(relay) as client:
+        session = Session(client)
+        found = ranks_in(await session.perform(Watch("train.py:88", "loss", watch_id="w", is_last=True)))
+    assert ("", "the agent did not answer 'watch' within 2 s") == (found[0].get("error", ""), found[1]["error"])
+    assert found[1]["is_silent"]
+    assert first.questions[-1].is_last
