@@ -1,0 +1,34 @@
+"""Facts about the question about a watched line."""
+
+from typing import Any
+
+import pytest
+
+from relay_core.agent_api.watch import Hit, Watch, Watched
+from relay_core.errors import UsageError
+from relay_core.records import encode, parse
+
+VALID = {"id": "1", "file": "train.py", "line": 88}
+
+
+def test_question() -> None:
+    """A question is the same after it was sent, and has the user whom the agent knows, whatever the client has sent."""
+    question = Watch(**VALID, expression="loss", every=100, after={"5678": 7}, user="mallory")
+    assert Watch(**VALID, expression="loss", every=100, after={"5678": 7}, user="alice") == Watch.parse_body(
+        encode(question), "alice"
+    )
+
+
+@pytest.mark.parametrize(
+    "field", [{"id": ""}, {"line": 0}, {"file": ""}, {"every": 0}, {"lasts": 0.0}, {"condition": "x" * 20_000}]
+)
+def test_invalid_question(field: dict[str, Any]) -> None:
+    """A question without a place, with a frequency or duration of zero or with a long expression is refused."""
+    with pytest.raises(UsageError):
+        Watch.parse_body(encode(Watch(**{**VALID, **field})))
+
+
+def test_answer() -> None:
+    """An answer is the same after it was sent."""
+    answer = Watched((Hit(1, 2, 3.5, "0.1"), Hit(2, 3, 4.5, error="NameError")), place="step train.py:88", reached=3)
+    assert answer == parse(Watched, encode(answer))
