@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType, ModuleType
+from typing import Any
 
 from relay_agent.collectives.flight_recorder import begun_collectives
 from relay_agent.job.gevent_originals import threading, time
