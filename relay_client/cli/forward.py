@@ -48,7 +48,8 @@ def add_options(parser: argparse.ArgumentParser, *, lists_all: bool = False) -> 
         parser: The main parser.
         lists_all: Whether the parser's help also lists the many options that few users need.
     """
-    parser.add_argument(*PORTS, metavar="LIST", help="local ports, such as 5678-5680,5690 (default: 5678)")
+    parser.add_argument(PORTS[0], metavar="LIST", help="local ports, such as 5678-5680,5690 (default: 5678)")
+    parser.add_argument(PORTS[1], dest="ports", help=argparse.SUPPRESS)  # for the length of this help
     text = "local port for debugging all ranks in one session"
     parser.add_argument("--all-ranks", type=argument_type(parse_port), metavar="PORT", help=text)
     text = "forward a port on a node, such as 6006; repeatable"

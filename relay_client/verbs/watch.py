@@ -55,7 +55,7 @@ class Watch(Verb):
     name = "watch"
     changes_job = True  # an expression can execute any code
     command = Command(
-        "report an expression at a line of all ranks, without stopping them",
+        "report an expression at a line, without stopping",
         "Evaluates a Python expression in all ranks each time they reach a line, just before the line is executed, "
         "and prints its value. No rank is stopped, and editors can stay attached; the expression is executed by the "
         "thread that has reached the line, so whatever it changes is changed in the job. Values by the rules of "
