@@ -169,6 +169,9 @@ CAPTURE = "__relay_debug_class__"
 """A global name that exists only while a class body is executed to obtain new attributes."""
 MAX_STATEMENT = 60
 Report = Callable[[Iterable[str]], None]
+_unset: dict[tuple[str, str], dict[str, tuple[bool, tuple[object] | None] | None]] = {}
+"""By file and module: constants that the last push of the file has not set, with what was known about them before it:
+whether the content of the file was known, and the value that it assigned."""
 
 
 class Scope:
@@ -207,8 +210,8 @@ class Scope:
         """The qualified names that the new file defines and that stay undefined in this process."""
         self._uncompared: list[str] = []
         """Names whose values are not compared, because the file that the process loaded is unknown."""
-        functions = [] if old.is_known else [each for found in live.values() for each in found]
-        self._assigned = {name for each in functions for name in _globals_set(each)}
+        self._unset = _unset.setdefault((new.filename, module.__name__), {})
+        self._assigned = {name for found in live.values() for each in found for name in _globals_set(each)}
         """Global names that functions in the file assign: these are state, and differ between ranks."""
 
     def prepare(self) -> None:
@@ -281,19 +284,21 @@ class Scope:
             else:  # definitions below may need it
                 self._add(name, value)
             return
-        assigned = assigned_constant(self._old.node(within + name))
-        cached = self._old.cached
-        before = assigned[1:] if assigned else (cached[within + name],) if within + name in cached else None
-        present = names[name]
+        present, known = names[name], self._unset.get(within + name)
+        known = known or (self._old.is_known, self._old.constant(within + name))
+        is_known, before = known
+        is_set = before is not None and _same(before[0], present)
+        is_unset = not is_set and not _same(present, value)  # the text of this push is not what the process has then
+        self._steps.append(functools.partial(self._unset.update, {within + name: known if is_unset else None}))
         if _same(present, value):
             return
-        if before is not None and _same(before[0], present):
+        if is_set:
             self._changed([f"{within}{name} = {_shown(value)}"])
             self._steps.append(lambda: assign(name, value))
             self.rebound.add(name)
-        elif not self._old.is_known and (within or name not in self._assigned):
+        elif not is_known and (within or name not in self._assigned):
             self._kept([f"{within}{name} keeps {_shown_state(present)}; the file has {_shown(value)}"])
-        elif not self._old.is_known or before is None or not _same(before[0], value):
+        elif not is_known or before is None or not _same(before[0], value):
             self._kept([f"{within}{name} keeps the value assigned by the process; the file has {_shown(value)}"])
 
     def _prepare_class(self, cls: type, node: ast.ClassDef, name: str, *, is_inside_members: bool = False) -> None:
