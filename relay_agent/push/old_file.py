@@ -21,15 +21,7 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from relay_agent.job.paths import start_time
-from relay_agent.push.new_file import (
-    NewFile,
-    NewFunction,
-    assigned_constant,
-    bound_names,
-    constant,
-    is_immutable,
-    qualified_codes,
-)
+from relay_agent.push.new_file import NewFile, NewFunction, bound_names, constant, is_immutable, qualified_codes
 from relay_agent.stacks.in_process import with_callers
 
 # An in-place change to one function: its code, defaults and docstring.
@@ -214,7 +206,7 @@ class OldFile:
         self._statements: set[tuple[str, str]] = set()
         """All statements of the module and of its classes, with the name of the class."""
         self._nodes: dict[str, ast.stmt] = {}
-        self._loaded = loaded
+        self.loaded = loaded if file is None else {}
         if file is not None:
             self._read(file.tree.body, "")
         self._created = _created.setdefault(file.filename, {}) if file is not None else {}
@@ -229,13 +221,6 @@ class OldFile:
     def node(self, name: str) -> ast.stmt | None:
         """Return the statement that defined or assigned a qualified name; None if unknown."""
         return self._nodes.get(name)
-
-    def constant(self, name: str) -> tuple[object] | None:
-        """Return, in a tuple, the immutable literal that was assigned to a qualified name; None if unknown."""
-        if self.is_known:
-            assigned = assigned_constant(self.node(name))
-            return assigned and assigned[1:]
-        return (self._loaded[name],) if name in self._loaded else None
 
     def created(self, name: str) -> ast.ClassDef | None:
         """Return the definition with which a class was created; None if unknown."""

@@ -284,9 +284,12 @@ class Scope:
             else:  # definitions below may need it
                 self._add(name, value)
             return
-        present, known = names[name], self._unset.get(within + name)
-        known = known or (self._old.is_known, self._old.constant(within + name))
+        assigned = assigned_constant(self._old.node(within + name))
+        loaded = self._old.loaded
+        before = assigned[1:] if assigned else (loaded[within + name],) if within + name in loaded else None
+        known = self._unset.get(within + name) or (self._old.is_known, before)
         is_known, before = known
+        present = names[name]
         is_set = before is not None and _same(before[0], present)
         is_unset = not is_set and not _same(present, value)  # the text of this push is not what the process has then
         self._steps.append(functools.partial(self._unset.update, {within + name: known if is_unset else None}))

@@ -278,11 +278,10 @@ class _Delivery:
             RelayDebugError: a rank has failed.
         """
         loop, rounds, halted = asyncio.get_running_loop(), self.rounds, ""
-        ports = format_ranges(sorted(member.port or 0 for result in changing for member in result.members))
+        ports = sorted(member.port or 0 for result in changing for member in result.members)
+        push = replace(self._push, ports=format_ranges(ports))
         while not halted and (seconds := rounds.next()) is not None:
-            where = replace(
-                self._push, ports=ports, function=rounds.place, nested=rounds.nested, targets=rounds.targets
-            )
+            where = replace(push, function=rounds.place, nested=rounds.nested, targets=rounds.targets)
             started = loop.time()
             results = await self.send(replace(where, phase=Phase.HOLD, source="", seconds=seconds, again=rounds.again))
             rounds.received(results, loop.time() - started)
