@@ -216,6 +216,7 @@ class Scope:
 
     def prepare(self) -> None:
         """Execute changed imports and the definitions of new names."""
+        last = {name: node for node in self._new.tree.body for name in bound_names(node)}
         for node in self._new.tree.body:
             if isinstance(node, ast.ImportFrom) and node.module == "__future__":
                 continue
@@ -223,7 +224,7 @@ class Scope:
                 self._prepare_class(found, node, node.name)
             elif isinstance(node, Definition | ast.Import | ast.ImportFrom):
                 self._prepare_statement(node)
-            elif (assigned := assigned_constant(node)) is not None:
+            elif (assigned := assigned_constant(node)) is not None and last[assigned[0]] is node:
                 self._prepare_constant(self._names, self._names.__setitem__, "", *assigned)
             else:
                 self._report_other(node, self._names)
@@ -309,6 +310,7 @@ class Scope:
         self._check_class(cls, body, name)
         functions = [each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
         new: list[ast.stmt] = []
+        last = {name: each for each in node.body for name in bound_names(each)}
         for each in node.body:
             if isinstance(each, ast.ClassDef) and (
                 inner := self._class(vars(cls).get(each.name), f"{name}.{each.name}")
@@ -325,7 +327,7 @@ class Scope:
                 new += [] if body.is_member(each) or self._is_other(each, vars(cls), f"{name}.{each.name}") else [each]
             elif body.is_member(each):
                 continue
-            elif (assigned := assigned_constant(each)) is not None:
+            elif (assigned := assigned_constant(each)) is not None and last[assigned[0]] is each:
                 self._prepare_constant(vars(cls), functools.partial(type.__setattr__, cls), f"{name}.", *assigned)
             elif not isinstance(each, ast.AnnAssign) or each.value is not None:
                 self._report_other(each, vars(cls), f"{name}.")

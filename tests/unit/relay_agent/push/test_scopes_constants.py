@@ -55,3 +55,12 @@ def test_main_script(load: Load, monkeypatch: pytest.MonkeyPatch):
     loaded.module.push = lambda: results.append(loaded.push("LR = 0.8\ndef f(): return 1\n"))
     loaded.execute("LR = 0.7\ndef f(): return 1\npush()\n")
     assert (["LR = 0.8"], 0.8) == (results[0].changed, loaded.LR)
+
+
+def test_name_that_is_assigned_twice(load: Load):
+    """The last value in the file counts, in a module and in a class."""
+    twice = "x = 1\nx = {}\nclass C:\n    x = 1\n    x = {}\n"
+    loaded = load(twice.format(2, 2))
+    assert ([], []) == loaded.push(twice.format(2, 2))
+    assert (["x = 3", "C.x = 3"], []) == loaded.push(twice.format(3, 3))
+    assert (3, 3) == (loaded.x, loaded.C.x)
