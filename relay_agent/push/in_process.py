@@ -272,7 +272,7 @@ class _Pushing:
         swap.prepare()
         self._prepared = _Prepared(request.id, filename, request.source, swap, time.monotonic() + PREPARED_TIME)
         state = State.STOPPED if _is_stopped() else State.READY
-        return Pushed(state=state, functions=tuple(sorted({*swap.functions.values()})))
+        return Pushed(state=state, functions=tuple(sorted({*swap.functions.values()})), is_same=swap.is_empty)
 
     def _hold(self, prepared: _Prepared, request: Push) -> Pushed:
         until = time.monotonic() + request.seconds + LEASE

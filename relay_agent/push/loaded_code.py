@@ -28,6 +28,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType, ModuleType
 
+from relay_agent.inject._relay_debug_programs import what_runs
 from relay_agent.job.paths import start_directory
 from relay_agent.push.new_file import qualified_codes
 from relay_agent.stacks.in_process import with_callers
@@ -188,6 +189,10 @@ def _not_loaded(file: str, directories: Container[str], loaded: Iterable[str]) -
     if binary is not None and str(binary.parent) in directories:
         return ConfigurationError(f"{binary.name} is a C extension, which cannot be replaced")
     hint = "use --as to name the file on the node"
+    if what_runs(sys.orig_argv)[0] in {"script", "module"} and not _path(sys.modules["__main__"]):
+        return ConfigurationError(
+            f"the program has not started yet, and has not loaded {file}", hint="let it load the file, and push again"
+        )
     if others:
         hint = f"the job has loaded {', '.join(others[:5])}; use --as to name one of them"
     return ConfigurationError(f"no module was loaded from {file}", hint=hint)

@@ -12,8 +12,9 @@ import dis
 import inspect
 import marshal
 import os
+import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 
 from relay_agent.job.paths import start_time
 from relay_agent.push.new_file import NewFile, NewFunction, bound_names, constant, is_immutable, qualified_codes
+from relay_agent.stacks.in_process import with_callers
 
 # An in-place change to one function: its code, defaults and docstring.
 
@@ -124,7 +126,8 @@ def _signature(code: CodeType) -> tuple[object, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount], code.co_freevars
 
 
-# The constants in the bytecode that an import has cached: what a file assigned before it was edited.
+# The constants in bytecode: what a file assigned before it was edited. An import has cached it, and a main script is
+# executing it.
 #
 # The cache may be older or newer than the text that the process has loaded, so a caller has to compare the cached
 # values with those of the process.
@@ -145,6 +148,14 @@ def cached_constants(path: str) -> dict[str, object]:
     except (OSError, ValueError, EOFError, TypeError):
         return {}
     return constants_of(code) if isinstance(code, CodeType) else {}
+
+
+def running_constants(filename: str) -> dict[str, object]:
+    """Return the constants of a file whose top level is being executed, as `constants_of` does; {} for any other."""
+    tops = sys._current_frames().values()  # noqa: SLF001 - its documented name
+    codes = (frame.f_code for top in tops for frame in with_callers(top))
+    top_level = ("<module>", filename)
+    return next((constants_of(code) for code in codes if (code.co_name, code.co_filename) == top_level), {})
 
 
 def constants_of(code: CodeType) -> dict[str, object]:
@@ -185,18 +196,17 @@ class OldFile:
 
     Args:
         file: The compiled content; None if it is unknown.
-        cached: The cached bytecode of an unknown file; "" if there is none.
+        loaded: If it is unknown: constants that it may have assigned, by qualified name.
     """
 
-    def __init__(self, file: NewFile | None = None, cached: str = "") -> None:
+    def __init__(self, file: NewFile | None, loaded: Mapping[str, object]) -> None:
         self.is_known = file is not None
         self.names: set[str] = set()
         """The qualified names of all definitions and assignments."""
         self._statements: set[tuple[str, str]] = set()
         """All statements of the module and of its classes, with the name of the class."""
         self._nodes: dict[str, ast.stmt] = {}
-        self.cached = cached_constants(cached) if file is None else {}
-        """If the content is unknown: constants that it may have assigned, by qualified name."""
+        self.loaded = loaded if file is None else {}
         if file is not None:
             self._read(file.tree.body, "")
         self._created = _created.setdefault(file.filename, {}) if file is not None else {}
@@ -226,16 +236,17 @@ class OldFile:
             functions: All functions from the file in this process.
             cached: Its cached bytecode; "" if there is none.
         """
+        loaded = {**cached_constants(cached), **running_constants(filename)}
         try:
             if pushed is None and _changed_at(filename) > start_time():
-                return cls(cached=cached)
+                return cls(None, loaded)
             source = Path(filename).read_text(encoding="utf-8") if pushed is None else pushed
             file = NewFile(source, filename)
         except (OSError, SyntaxError, ValueError):
-            return cls(cached=cached)
+            return cls(None, loaded)
         codes = [new.code for found in file.functions.values() for new in found]
         alike = [any(is_equivalent(each.__code__, code) for code in codes) for each in functions]
-        return cls(file if 2 * sum(alike) >= len(alike) else None, cached)
+        return cls(file if 2 * sum(alike) >= len(alike) else None, loaded)
 
     def _read(self, body: list[ast.stmt], within: str) -> None:
         for node in body:

@@ -169,6 +169,9 @@ CAPTURE = "__relay_debug_class__"
 """A global name that exists only while a class body is executed to obtain new attributes."""
 MAX_STATEMENT = 60
 Report = Callable[[Iterable[str]], None]
+_unset: dict[tuple[str, str], dict[str, tuple[bool, tuple[object] | None] | None]] = {}
+"""By file and module: constants that the last push of the file has not set, with what was known about them before it:
+whether the content of the file was known, and the value that it assigned."""
 
 
 class Scope:
@@ -207,12 +210,13 @@ class Scope:
         """The qualified names that the new file defines and that stay undefined in this process."""
         self._uncompared: list[str] = []
         """Names whose values are not compared, because the file that the process loaded is unknown."""
-        functions = [] if old.is_known else [each for found in live.values() for each in found]
-        self._assigned = {name for each in functions for name in _globals_set(each)}
+        self._unset = _unset.setdefault((new.filename, module.__name__), {})
+        self._assigned = {name for found in live.values() for each in found for name in _globals_set(each)}
         """Global names that functions in the file assign: these are state, and differ between ranks."""
 
     def prepare(self) -> None:
         """Execute changed imports and the definitions of new names."""
+        last = {name: node for node in self._new.tree.body for name in bound_names(node)}
         for node in self._new.tree.body:
             if isinstance(node, ast.ImportFrom) and node.module == "__future__":
                 continue
@@ -220,7 +224,7 @@ class Scope:
                 self._prepare_class(found, node, node.name)
             elif isinstance(node, Definition | ast.Import | ast.ImportFrom):
                 self._prepare_statement(node)
-            elif (assigned := assigned_constant(node)) is not None:
+            elif (assigned := assigned_constant(node)) is not None and last[assigned[0]] is node:
                 self._prepare_constant(self._names, self._names.__setitem__, "", *assigned)
             else:
                 self._report_other(node, self._names)
@@ -282,18 +286,23 @@ class Scope:
                 self._add(name, value)
             return
         assigned = assigned_constant(self._old.node(within + name))
-        cached = self._old.cached
-        before = assigned[1:] if assigned else (cached[within + name],) if within + name in cached else None
+        loaded = self._old.loaded
+        before = assigned[1:] if assigned else (loaded[within + name],) if within + name in loaded else None
+        known = self._unset.get(within + name) or (self._old.is_known, before)
+        is_known, before = known
         present = names[name]
+        is_set = before is not None and _same(before[0], present)
+        is_unset = not is_set and not _same(present, value)  # the text of this push is not what the process has then
+        self._steps.append(functools.partial(self._unset.update, {within + name: known if is_unset else None}))
         if _same(present, value):
             return
-        if before is not None and _same(before[0], present):
+        if is_set:
             self._changed([f"{within}{name} = {_shown(value)}"])
             self._steps.append(lambda: assign(name, value))
             self.rebound.add(name)
-        elif not self._old.is_known and (within or name not in self._assigned):
+        elif not is_known and (within or name not in self._assigned):
             self._kept([f"{within}{name} keeps {_shown_state(present)}; the file has {_shown(value)}"])
-        elif not self._old.is_known or before is None or not _same(before[0], value):
+        elif not is_known or before is None or not _same(before[0], value):
             self._kept([f"{within}{name} keeps the value assigned by the process; the file has {_shown(value)}"])
 
     def _prepare_class(self, cls: type, node: ast.ClassDef, name: str, *, is_inside_members: bool = False) -> None:
@@ -301,6 +310,7 @@ class Scope:
         self._check_class(cls, body, name)
         functions = [each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
         new: list[ast.stmt] = []
+        last = {name: each for each in node.body for name in bound_names(each)}
         for each in node.body:
             if isinstance(each, ast.ClassDef) and (
                 inner := self._class(vars(cls).get(each.name), f"{name}.{each.name}")
@@ -317,7 +327,7 @@ class Scope:
                 new += [] if body.is_member(each) or self._is_other(each, vars(cls), f"{name}.{each.name}") else [each]
             elif body.is_member(each):
                 continue
-            elif (assigned := assigned_constant(each)) is not None:
+            elif (assigned := assigned_constant(each)) is not None and last[assigned[0]] is each:
                 self._prepare_constant(vars(cls), functools.partial(type.__setattr__, cls), f"{name}.", *assigned)
             elif not isinstance(each, ast.AnnAssign) or each.value is not None:
                 self._report_other(each, vars(cls), f"{name}.")

@@ -15,6 +15,7 @@ replace the code of a frame; and a function whose free variables change cannot b
 
 from __future__ import annotations
 
+import builtins
 import dis
 import gc
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -84,9 +85,9 @@ class Swap:
             Exception: anything that a definition raises. In both cases, nothing has been changed.
         """
         try:
-            for scope in self._scopes:
+            for scope, module in zip(self._scopes, self._modules, strict=True):
                 scope.prepare()
-                self._check_uses(scope.missing)
+                self._check_uses(scope.missing, {*vars(module)})
         except BaseException:
             self.undo()
             raise
@@ -121,14 +122,19 @@ class Swap:
         new = self._new.functions.get(name, []) if code.co_filename == self._new.filename else []
         return bool(new) and not any(is_equivalent(code, each.code) for each in new)
 
-    def _check_uses(self, missing: set[str]) -> None:
+    def _check_uses(self, missing: set[str], present: set[str]) -> None:
         names = {name if "." not in name else f".{name.rpartition('.')[2]}": name for name in sorted(missing)}
-        for function, found in self._new.functions.items() if names else ():
-            used = {name for new in found for name in _used(new.code)} if "<" not in function else set()
+        every = [(name, {*_used(new.code)}) for name, found in self._new.functions.items() for new in found]
+        present = present.union(vars(builtins), (name[1:] for _, used in every for name in used if name[0] == "="))
+        for function, used in every:
+            if "<" in function or function.partition(".")[0] not in present:
+                continue
+            undefined = {name for name in used - present if name[0] not in ".="}
             before = {name for code in self._before.get(function, []) for name in _used(code)}
-            for name in sorted(names.keys() & used - before):
+            for name in sorted((undefined | names.keys() & used) - before):
+                why = "cannot be added to a running process" if name in names else "would stay undefined"
                 raise ConfigurationError(
-                    f"{function}() uses {names[name]}, which cannot be added to a running process",
+                    f"{function}() uses {names.get(name, name)}, which {why}",
                     hint="nothing was replaced; push the file without this use, or restart the job",
                 )
 
@@ -192,14 +198,17 @@ def _codes(functions: list[FunctionType]) -> list[CodeType]:
 
 
 def _used(code: CodeType) -> Iterator[str]:
-    """Return the global names that a function uses; attributes and keyword arguments have a dot in front."""
+    """Return the names that a function uses.
+
+    In front of an attribute or a keyword argument is a dot; of a global name that the function assigns, an equals sign.
+    """
     for each in dis.get_instructions(code):
         if each.opcode in dis.hasname:
-            yield each.argval if each.opname == "LOAD_GLOBAL" else f".{each.argval}"
+            yield {"LOAD_GLOBAL": "", "STORE_GLOBAL": "="}.get(each.opname, ".") + each.argval
     for constant in code.co_consts:
         if isinstance(constant, tuple):
             yield from (f".{each}" for each in constant if isinstance(each, str))
-        elif isinstance(constant, CodeType):
+        elif isinstance(constant, CodeType) and constant.co_name != "__annotate__":
             yield from _used(constant)
 
 

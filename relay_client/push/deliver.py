@@ -198,10 +198,11 @@ async def push_file(
         with delivery.explaining(Phase.PREPARE):
             prepared = await delivery.send(push)
         delivery.check(prepared)
-        halted = delivery.halted(prepared)
-        if waits and not halted and all(result.functions for result in prepared):
+        changing = [result for result in prepared if not result.is_same]
+        halted = delivery.halted(changing)
+        if waits and not halted and changing and all(result.functions for result in changing):
             with delivery.explaining(Phase.HOLD):
-                halted = await delivery.align()
+                halted = await delivery.align(changing)
     except BaseException:
         await asyncio.shield(delivery.send(replace(push, phase=Phase.ABORT, source="", seconds=2.0)))
         raise
@@ -242,7 +243,8 @@ class _Delivery:
     async def send(self, push: Push) -> tuple[Pushed, ...]:
         """Return the results of a phase in all ranks, with equal results grouped."""
         found = []
-        for node in await ask_agents(self._tunnels, push, {agent.id: agent for agent, _ in self._chosen}.values()):
+        agents = {agent.id: agent for agent, target in self._chosen if push.selects(target.rank, target.port)}
+        for node in await ask_agents(self._tunnels, push, agents.values()):
             if node.error:
                 members = tuple(Member(target.port, target.rank) for _, target in _chosen([node.agent], push))
                 text = f"{escape_controls(node.agent.host)}: {node.error}"
@@ -265,16 +267,21 @@ class _Delivery:
                 )
                 raise
 
-    async def align(self) -> str:
-        """Bring all ranks to the same call, and return ""; or return why no rank has to wait for it, as `halted` does.
+    async def align(self, changing: Iterable[Pushed]) -> str:
+        """Bring ranks to the same call, and return ""; or return why no rank has to wait for it, as `halted` does.
+
+        Args:
+            changing: The results of the ranks that have something to replace; the others are not held.
 
         Raises:
             TimedOut: the ranks do not arrive in time, or one cannot be expected to arrive.
             RelayDebugError: a rank has failed.
         """
         loop, rounds, halted = asyncio.get_running_loop(), self.rounds, ""
+        ports = sorted(member.port or 0 for result in changing for member in result.members)
+        push = replace(self._push, ports=format_ranges(ports))
         while not halted and (seconds := rounds.next()) is not None:
-            where = replace(self._push, function=rounds.place, nested=rounds.nested, targets=rounds.targets)
+            where = replace(push, function=rounds.place, nested=rounds.nested, targets=rounds.targets)
             started = loop.time()
             results = await self.send(replace(where, phase=Phase.HOLD, source="", seconds=seconds, again=rounds.again))
             rounds.received(results, loop.time() - started)

@@ -56,7 +56,9 @@ def as_object(outcome: Outcome) -> dict[str, object]:
 
 
 def _where(outcome: Outcome) -> str:
-    done = [member for result in outcome.results if result.state is State.DONE for member in result.members]
+    results = [result for result in outcome.results if result.state is State.DONE]
+    results = [result for result in results if outcome.is_same or not result.is_same] or results
+    done = [member for result in results for member in result.members]
     ranks = label(done)
     if outcome.is_same and any(result.kept for result in outcome.results):
         return f"nothing was replaced in {ranks}, but parts of the file may not be in effect"
@@ -64,7 +66,7 @@ def _where(outcome: Outcome) -> str:
         return f"nothing to replace: {ranks} {'are' if len(done) > 1 else 'is'} already executing this code"
     if outcome.place:
         step = "at the same step" if outcome.is_same_step else f"while all were held, {_perhaps(outcome)}"
-        call = "at the next" if any(map(_has_code, outcome.results)) else "in the current"
+        call = "at the next" if any(map(_has_code, results)) else "in the current"
         return f"replaced in {ranks} {step}; takes effect {call} call to {outcome.place}"
     if outcome.halted:
         return f"replaced in {ranks} immediately, because {outcome.halted}"

@@ -151,7 +151,7 @@ class Pushed:
     digest: str = ""
     """The digest of its new content; see `relay_core.agent_api.requests.FileDigest`."""
     is_same: bool = False
-    """True if the process was already executing this code, with the same line numbers."""
+    """True if the process was already executing this code, with the same line numbers; after `prepare` and `commit`."""
     counts: Annotated[Mapping[str, int], Wire(most=MAX_GROUPS)] = field(default_factory=dict, hash=False)
     """How many collective operations the process has begun, by process group; empty if that is not known."""
     before: Annotated[Mapping[str, int], Wire(most=MAX_GROUPS)] = field(default_factory=dict, hash=False)

@@ -18,6 +18,7 @@ from tests.support.network.fleet import Node, Process, agent, tunnels
 from tests.support.network.relay import LocalRelay
 
 READY = Pushed(state=State.READY)
+HELD = Pushed(state=State.HELD, place="f")
 STATES = {Phase.COMMIT: State.DONE, Phase.ABORT: State.DONE}
 
 
@@ -40,6 +41,7 @@ class Job(Node):
             if request.selects(rank, port):
                 self.phases.append((request.phase, port))
                 result = Pushed(state=STATES[request.phase]) if request.phase in STATES else first
+                result = HELD if request.phase is Phase.HOLD else result
                 replies.append(Reply(port, rank, encode(result)))
         return NodeReplies(tuple(replies))
 
@@ -129,3 +131,14 @@ async def test_another_job_that_is_not_complete(relay: LocalRelay, monkeypatch: 
         refused.hint
     )
     assert [State.DONE] == [result.state for result in outcome.results]
+
+
+async def test_rank_that_has_the_code_already(relay: LocalRelay) -> None:
+    """A rank with nothing to replace is not held, and the others are still brought to the same step."""
+    (base,) = first_ports(3)
+    ready, same = Pushed(state=State.READY, functions=("f",)), Pushed(state=State.READY, is_same=True)
+    job = Job(base, ready, same, ready)
+    async with client_of(relay, job) as client:
+        outcome = await push_file(client, "work.py", "pass", ranks="all", seconds=5)
+    assert ("f", {base, base + 2}) == (outcome.place, {port for phase, port in job.phases if phase is Phase.HOLD})
+    assert {base, base + 1, base + 2} == {port for phase, port in job.phases if phase is Phase.COMMIT}

@@ -50,6 +50,17 @@ def test_file_that_is_not_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert f"the job has loaded {tmp_path / 'push_me.py'}; use --as to name one of them" == refused.value.hint
 
 
+def test_program_that_has_not_started(monkeypatch: pytest.MonkeyPatch):
+    """Before the program's file is executed, as while the process waits for a debugger, no path on the node helps."""
+    monkeypatch.setattr(sys, "orig_argv", ["python", "plain.py"])
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    with pytest.raises(ConfigurationError, match=r"the program has not started yet, and has not loaded plain.py"):
+        find_modules("plain.py")
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-c", "pass"])
+    with pytest.raises(ConfigurationError, match=r"no module was loaded from plain.py"):
+        find_modules("plain.py")
+
+
 def test_modules_without_a_usable_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Objects in `sys.modules` that raise exceptions do not matter."""
 

@@ -55,3 +55,35 @@ def test_uses_that_work(load: Load, monkeypatch: pytest.MonkeyPatch, is_known: b
     loaded.push(new.replace("return o.b", "return o.b, M.A, X(a=1).a, T(l=1), x"))
     found = loaded.f(type("Other", (), {"b": 2}))
     assert (2, loaded.M.A, 1, {"l": 1}, []) == found
+
+
+@pytest.mark.parametrize(
+    ("addition", "use"),
+    [("", "K"), ("", "[K for _ in '1']"), ("del x", "K"), ("a, K = 1, 2", "K"), ("from math import *", "tau")],
+)
+def test_use_of_an_undefined_name(load: Load, addition: str, use: str):
+    """A new use of a name that nothing defines refuses the push, also if the file binds it in a way that is not run."""
+    loaded = load("x = list()\ndef f(): return x\n")
+    with pytest.raises(ConfigurationError, match=r"f\(\) uses (K|tau), which would stay undefined"):
+        loaded.push(f"x = list()\n{addition}\ndef f(): return x, {use}\n")
+    assert [] == loaded.f()
+
+
+DEFINED = {
+    "in the process": ("", "def f(): return LIVE"),
+    "builtin": ("", "def f(): return len('ab'), __name__"),
+    "used before": ("def f(): return later", "def f(): return later, 1"),
+    "assigned by a function": ("", "def g():\n    global K\n    K = 1\ndef f(): return K"),
+    "new": ("", "import colorsys\nN = 1\nclass C: pass\ndef f(): return colorsys, N, C, h()\ndef h(): return f"),
+    "local": ("", "def f():\n    class A:\n        b = 1\n        c = b\n    return [A for k in '1' if k]"),
+    "function that the process does not have": ("", "if False:\n    def g(): return K\ndef f(): return 1"),
+}
+
+
+@pytest.mark.parametrize("kind", [*DEFINED])
+def test_use_of_a_name_that_may_be_defined(load: Load, kind: str):
+    """Names of the process, the file and builtins, and names that old code used or a function assigns, are accepted."""
+    old, new = DEFINED[kind]
+    loaded = load(old or "def f(): return 0\n")
+    loaded.module.LIVE = 1
+    assert "f()" in loaded.push(new).changed

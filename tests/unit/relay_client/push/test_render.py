@@ -76,10 +76,21 @@ def test_nothing_to_replace():
         "m.py", Outcome((*same,))
     )
     assert [
-        "m.py: replaced in ranks 0-1 immediately, not at the same step",
+        "m.py: replaced in rank 1 immediately, not at the same step",
         "rank 0: nothing to replace",
         "rank 1: f()",
     ] == show_outcome("m.py", Outcome((same[0], done(1)))).splitlines()
+
+
+def test_rank_that_has_the_code_already():
+    """The first line is about the ranks in which something was replaced."""
+    same = Pushed(done(1).members, State.DONE, is_same=True)
+    changed = done(0, 2, changed=("LR = 0.2",))
+    assert [
+        "m.py: replaced in ranks 0,2 at the same step; takes effect in the current call to step",
+        "rank 1: nothing to replace",
+        "ranks 0,2: LR = 0.2",
+    ] == sorted(show_outcome("m.py", Outcome((same, changed), "step", same_step(0, 2))).splitlines())
 
 
 def test_nothing_replaced_although_the_file_differs():
