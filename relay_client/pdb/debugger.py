@@ -315,34 +315,22 @@ class Debugger:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.session.__aexit__(*exc_info)
 
-    async def begin(self, *, stop: bool, crashed: bool, breakpoints: Sequence[BreakpointSpec]) -> None:
+    async def begin(
+        self, *, stop: bool, crashed: bool, breakpoints: Sequence[BreakpointSpec], replaced: str = ""
+    ) -> None:
         """Attach, and show where the job has stopped; without `stop`, wait until it stops at a breakpoint.
 
         Args:
             stop: Whether to pause the job.
             crashed: Whether the job is held at an exception and stops there once a debugger is attached.
             breakpoints: Breakpoints with file and line.
+            replaced: Shown once attached.
 
         Raises:
             UsageError: the directory of a file is unknown.
             RelayDebugError: attaching failed.
         """
-        for spec in breakpoints:
-            self.breakpoints.add(self._from_cwd(spec.file), spec.line, spec.condition)
-        by_path = self.breakpoints.by_path()
-        dap_by_path = {path: [one.as_dap() for one in here] for path, here in by_path.items()}
-        results = await self.session.attach(dap_by_path, pause=stop and not crashed)
-        for path, here in by_path.items():
-            with readable():
-                for one, result in zip(here, results[path], strict=False):
-                    one.update(result)
-        for one in [*self.breakpoints.all]:
-            try:
-                await self.breakpoints.check(one)
-            except NotSet as error:
-                self.screen.show(f"*** {escape_controls(str(error))}")
-            else:
-                self.show_breakpoint(one)
+        await self._attach(breakpoints, replaced, pause=stop and not crashed)
         if not (stop or crashed):
             self.screen.show(RUNNING)
         self.exits = crashed
@@ -354,6 +342,26 @@ class Debugger:
             await self.show_stop()
         else:
             await self.show_still_running()
+
+    async def _attach(self, breakpoints: Sequence[BreakpointSpec], replaced: str, *, pause: bool) -> None:
+        for spec in breakpoints:
+            self.breakpoints.add(self._from_cwd(spec.file), spec.line, spec.condition)
+        by_path = self.breakpoints.by_path()
+        dap_by_path = {path: [one.as_dap() for one in here] for path, here in by_path.items()}
+        results = await self.session.attach(dap_by_path, pause=pause)
+        if replaced:
+            self.screen.show(escape_controls(replaced))
+        for path, here in by_path.items():
+            with readable():
+                for one, result in zip(here, results[path], strict=False):
+                    one.update(result)
+        for one in [*self.breakpoints.all]:
+            try:
+                await self.breakpoints.check(one)
+            except NotSet as error:
+                self.screen.show(f"*** {escape_controls(str(error))}")
+            else:
+                self.show_breakpoint(one)
 
     async def _leave_agent_code(self) -> bool:
         """Step out of relay_agent's code, where a job waits for its debugger; return False if the job does not stop."""
