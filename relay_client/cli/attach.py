@@ -125,7 +125,7 @@ async def _attach_through_running(arguments: argparse.Namespace, ranks: Sequence
 async def _attach_in(client: ControlClient, rank: int, port: int | None, within: float) -> Attached:
     """Have a running relay-client open a rank's port; if the rank has not registered, log this and wait for it."""
     from relay_client.control.messages import Attach, GetStatus
-    from relay_client.ports.rank_port import registration_limit, waiting_text
+    from relay_client.ports.rank_port import missing_reason, registration_limit, waiting_text
 
     attached: Attached
     try:
@@ -133,7 +133,8 @@ async def _attach_in(client: ControlClient, rank: int, port: int | None, within:
     except NoListener as error:
         status = await client.request(GetStatus())
         targets = [target for node in status.nodes for target in node.targets]
-        logger.info("%s", waiting_text(rank, None, targets, error, within=within))
+        reason = missing_reason(rank, None, targets, error)
+        logger.info("%s", waiting_text(rank, None, reason, within=within))
         async with registration_limit(rank, None, within):
             attached = await client.request(Attach(rank, local_port=port, wait=True))
     return attached

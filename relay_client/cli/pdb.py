@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         if error.reset is not ResetCode.HELD:
             raise
         release = f"relay-client release {rank if wanted.port is None else f'--port {wanted.port}'}"
-        hint = f"if you are that user, run '{release}' on that machine; otherwise, ask the user to disconnect"
+        hint = f"to free it, that user enters q in 'relay-client pdb', stops the editor's session or runs '{release}'"
         raise Rejected(f"{wanted} is {error.reason}", hint=hint, status=LOCKED, reason=error.reason) from None
 
 
@@ -116,8 +116,7 @@ async def _session(arguments: argparse.Namespace, wanted: _Wanted) -> AsyncItera
             return DapClient(await tunnels.open(Destination(target.port)))
 
         async with await connect() as client:
-            if line := replaced_text(target):
-                show(line)
             is_crashed = target.state is State.CRASHED
             how_ended = functools.partial(how_process_ended, tunnels, (claim.agent.id, target.port, target.pid))
-            yield DebugConnection(client, connect, is_crashed, target.cwd or claim.agent.cwd, how_ended)
+            cwd = target.cwd or claim.agent.cwd
+            yield DebugConnection(client, connect, is_crashed, cwd, how_ended, replaced_text(target))

@@ -211,7 +211,7 @@ def _run_release(arguments: argparse.Namespace) -> int:
         which = chosen(rank, port)
         raise NoClient(
             error.sentence,
-            hint=f"{error.hint}; then repeat 'relay-client release {which}'. Or run 'relay-client --hc NAME pdb "
+            hint=f"if 'relay-client pdb' holds the rank, enter q there; otherwise, run 'relay-client --hc NAME pdb "
             f"{which}', and then enter q",
         ) from None
 

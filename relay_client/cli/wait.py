@@ -19,7 +19,7 @@ from relay_client.ranks.record import Target, target_record
 from relay_client.ranks.view import Kind
 from relay_client.ui.text import format_ranks, parse_ranks
 from relay_core.agent_api.announcement import State
-from relay_core.errors import NoListener, RelayDebugError, TimedOut
+from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, TimedOut
 from relay_core.exit_codes import INTERRUPTED
 from relay_core.value_parsers import named
 
@@ -152,7 +152,7 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], s
         try:
             async with timeout(within):
                 if client is not None:
-                    await _wait_in(client, is_reached, describe)
+                    await _wait_in(client, is_reached, missing, describe)
                 if tunnels is not None:
                     claims, search = tunnels.reachable_targets, tunnels.search
                     await search.wait_for(lambda: is_reached(map(_record, claims())) or None, show_waiting, describe)
@@ -166,7 +166,10 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], s
 
 
 async def _wait_in(
-    client: ControlClient, is_reached: Callable[[Iterable[Target]], bool], describe: Callable[[RelayDebugError], str]
+    client: ControlClient,
+    is_reached: Callable[[Iterable[Target]], bool],
+    missing: Callable[[], list[int]],
+    describe: Callable[[RelayDebugError], str],
 ) -> None:
     """Wait until a running relay-client has the targets; log what is awaited each time that its description changes.
 
@@ -179,12 +182,20 @@ async def _wait_in(
     status, shown = await client.request(Subscribe()), ""
     events = client.events()
     while not is_reached(_reachable(status)):
-        if (text := describe(NoListener(f"no agent is listening on '{client.about.hc}'"))) != shown:
+        if (text := describe(_why_missing(status, missing(), client.about.hc))) != shown:
             logger.info("%s", text)
         shown = text
         if await anext(events, None) is None:
             raise ClientExited("the relay-client has exited")
         status = await client.request(GetStatus())
+
+
+def _why_missing(status: Status, ranks: Sequence[int], hc: str) -> RelayDebugError:
+    """Return why ranks are not found: a node that has one of them, to judge by the last announcement, is away."""
+    for node in status.nodes:
+        if node.link != "connected" and any(target.rank in ranks for target in node.targets):
+            return ConnectionLost(f"the tunnel to {node.label} is {node.link}: {node.link_reason or 'reason unknown'}")
+    return NoListener(f"no agent is listening on '{hc}'")
 
 
 def _record(claim: Claim) -> Target:

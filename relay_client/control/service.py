@@ -40,7 +40,15 @@ from relay_client.control.state import ClientId, Status
 from relay_client.job_session.members import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.local_port import LocalPort
-from relay_client.ports.rank_port import chosen, claims_of, how_to_attach, open_rank_port, single_claim, wake
+from relay_client.ports.rank_port import (
+    chosen,
+    claims_of,
+    how_to_attach,
+    missing_error,
+    open_rank_port,
+    single_claim,
+    wake,
+)
 from relay_client.ranks.changes import Event
 from relay_client.ranks.record import Target
 from relay_client.ui.text import format_ports
@@ -254,12 +262,13 @@ class ControlService:
             raise self._unknown(request)
         return single_claim(claims)
 
-    def _unknown(self, request: Attach | Release) -> NoListener:
+    def _unknown(self, request: Attach | Release) -> RelayDebugError:
         name = f"port {request.port}" if request.port is not None else f"rank {request.rank}"
         claims = self._tunnels.reachable_targets()
         ranks = format_ranges(sorted({claim.target.rank for claim in claims if claim.target.rank is not None}))
         hint = f"use a registered rank: {ranks}" if ranks else "wait until a rank is registered"
-        return NoListener(f"{name} is not registered on '{self.client.hc}'", hint=hint)
+        error = NoListener(f"{name} is not registered on '{self.client.hc}'", hint=hint)
+        return missing_error(self._tunnels, request.rank, request.port, error)
 
     async def _open(self, claim: Claim, wanted: int | None) -> int:
         """Open a local port for a target, and return it; by default the logical port, or a free one if it is in use."""

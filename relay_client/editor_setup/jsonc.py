@@ -196,7 +196,8 @@ class _Parser:
 
 # Renders values as JSONC, with the indentation of the surrounding file and without trailing commas.
 #
-# VS Code accepts trailing commas, but nvim-dap reads the same files with a strict JSON parser.
+# VS Code accepts trailing commas, but nvim-dap reads the same files with a strict JSON parser. A list or an object that
+# already has one keeps it.
 
 WIDTH = 110
 """A nested value that fits into a line of this length stays on one line."""
@@ -447,11 +448,12 @@ class Document:
         last = node.entries[-1] if node.entries else None
         if last and last.comma is None:
             yield _Edit(last.node.end, last.node.end, ",")
+        trailing = "," if last and last.comma is not None else ""
         base = indentation_at(self._text, node.start) or ""
         if last and not _LINE_BREAK.search(self._text, node.start, closing):
             texts = [self._item(key, value, base) for key, value in items]
             if len(base) + len(self._text[node.start : closing]) + sum(map(len, texts)) <= WIDTH or "\n" in texts[0]:
-                yield _Edit(tail, tail, f" {', '.join(texts)}")
+                yield _Edit(tail, tail, f" {', '.join(texts)}{trailing}")
                 return
         own = indentation_at(self._text, last.start, own_line=True) if last else None
         indent = base + self._style.unit if own is None else own
@@ -459,7 +461,7 @@ class Document:
         if not last and not _LINE_BREAK.search(self._text, tail, closing):
             yield _Edit(tail, tail, added + self._style.line_end + base)
         else:
-            yield _Edit(tail, tail, added)
+            yield _Edit(tail, tail, added + trailing)
 
     def _item(self, key: str | None, value: Any, indent: str) -> str:
         if key is None:

@@ -71,6 +71,8 @@ def split(line: str) -> tuple[str, str]:
         return "", line[1:].strip()
     if line.startswith("?"):
         return "help", line[1:].strip()
+    if re.fullmatch(r"(pp?\s*)?locals\(\)", line):  # debugpy evaluates `locals()` to locals and globals
+        return "locals", ""
     word, _, argument = line.partition(" ")
     if match := re.match(r"(pp?)(\(.*)", line):
         word, argument = match[1], match[2]

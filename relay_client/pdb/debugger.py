@@ -22,6 +22,7 @@ from relay_client.editor.messages import IN_C_CODE
 from relay_client.editor.notices import PAUSE_TIMEOUT
 from relay_client.pdb.breakpoints import Breakpoint, Breakpoints, BreakpointSpec, NotSet, parse_spec
 from relay_client.pdb.session import Frame, NotStopped, Session
+from relay_core.agent_api.stacks import is_library
 from relay_core.dap.messages import exception_of
 from relay_core.errors import RelayDebugError, UsageError
 from relay_core.foreign import escape_controls, is_remote_path, terminal_text
@@ -315,23 +316,46 @@ class Debugger:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.session.__aexit__(*exc_info)
 
-    async def begin(self, *, stop: bool, crashed: bool, breakpoints: Sequence[BreakpointSpec]) -> None:
+    async def begin(
+        self, *, stop: bool, crashed: bool, breakpoints: Sequence[BreakpointSpec], replaced: str = ""
+    ) -> None:
         """Attach, and show where the job has stopped; without `stop`, wait until it stops at a breakpoint.
+
+        If there is none and the commands come from a pipe, do not wait: a command can set one, and their end detaches.
 
         Args:
             stop: Whether to pause the job.
             crashed: Whether the job is held at an exception and stops there once a debugger is attached.
             breakpoints: Breakpoints with file and line.
+            replaced: Shown once attached.
 
         Raises:
             UsageError: the directory of a file is unknown.
             RelayDebugError: attaching failed.
         """
+        await self._attach(breakpoints, replaced, pause=stop and not crashed)
+        if not (stop or crashed):
+            self.screen.show(RUNNING)
+            if not (self.breakpoints.all or self.screen.is_terminal):
+                return
+        self.exits = crashed
+        if crashed and not await self.session.wait(CRASH_TIMEOUT):
+            self.screen.show("the job has not stopped at the exception; pausing it instead")
+            await self.session.pause_and_wait(PAUSE_TIMEOUT)
+        stopped = await self.session.wait(PAUSE_TIMEOUT if stop or crashed else None)
+        if stopped and await self._leave_agent_code():
+            await self.show_stop()
+        else:
+            await self.show_still_running()
+
+    async def _attach(self, breakpoints: Sequence[BreakpointSpec], replaced: str, *, pause: bool) -> None:
         for spec in breakpoints:
             self.breakpoints.add(self._from_cwd(spec.file), spec.line, spec.condition)
         by_path = self.breakpoints.by_path()
         dap_by_path = {path: [one.as_dap() for one in here] for path, here in by_path.items()}
-        results = await self.session.attach(dap_by_path, pause=stop and not crashed)
+        results = await self.session.attach(dap_by_path, pause=pause)
+        if replaced:
+            self.screen.show(escape_controls(replaced))
         for path, here in by_path.items():
             with readable():
                 for one, result in zip(here, results[path], strict=False):
@@ -343,17 +367,6 @@ class Debugger:
                 self.screen.show(f"*** {escape_controls(str(error))}")
             else:
                 self.show_breakpoint(one)
-        if not (stop or crashed):
-            self.screen.show(RUNNING)
-        self.exits = crashed
-        if crashed and not await self.session.wait(CRASH_TIMEOUT):
-            self.screen.show("the job has not stopped at the exception; pausing it instead")
-            await self.session.pause_and_wait(PAUSE_TIMEOUT)
-        stopped = await self.session.wait(PAUSE_TIMEOUT if stop or crashed else None)
-        if stopped and await self._leave_agent_code():
-            await self.show_stop()
-        else:
-            await self.show_still_running()
 
     async def _leave_agent_code(self) -> bool:
         """Step out of relay_agent's code, where a job waits for its debugger; return False if the job does not stop."""
@@ -461,7 +474,7 @@ class Debugger:
             found = await self.session.value(_FIND_FUNCTION.format(function=function))
         except RequestFailed:
             raise UsageError(
-                f"'{function}' is neither a line nor a function here", hint="use b 12, b file.py:12 or b f"
+                f"'{function}' is neither a line nor a function here", hint="use b 12, b file.py:12, b f or b 12, x > 1"
             ) from None
         if not isinstance(found, tuple):
             raise UsageError(f"'{function}' is not a Python function")
@@ -485,13 +498,13 @@ class Debugger:
             return self._from_cwd(name)
 
     async def _loaded_files(self, name: str) -> list[str]:
-        """Return the files of loaded modules that have this name, or whose paths have this relative path as their end.
+        """Return the files of loaded modules with this name, or this relative path as their end; libraries come last.
 
         Raises:
             NotStopped: the job is running.
         """
         found = await self.session.value(_FIND_FILES.format(suffix=f"/{posixpath.normpath(name)}"))
-        return list(map(str, found)) if isinstance(found, list) else []
+        return sorted(map(str, found), key=is_library) if isinstance(found, list) else []
 
     def _from_cwd(self, name: str) -> str:
         if not posixpath.isabs(name) and not self._cwd:

@@ -45,6 +45,8 @@ class DebugConnection(NamedTuple):
     """The directory in which the job was started, for relative file names in breakpoints; "" if unknown."""
     how_ended: HowEnded | None = None
     """Called when the debugger has reported the end of the job."""
+    replaced: str = ""
+    """A sentence about the stop of the debugger that this connection replaces if it can attach; "" if it had none."""
 
 
 def run_pdb(
@@ -73,7 +75,7 @@ def run_pdb(
     lost, why = None, ""
 
     async def begin(debugger: Debugger) -> None:
-        await debugger.begin(stop=stop, crashed=loop.crashed, breakpoints=initial)
+        await debugger.begin(stop=stop, crashed=loop.crashed, breakpoints=initial, replaced=loop.replaced)
 
     with contextlib.suppress(_Terminated), _termination_signals(), _LoopThread(connection, screen) as loop:
         session = loop.debugger.session
@@ -207,7 +209,7 @@ class _LoopThread:
     async def _run(self) -> None:
         """Keep the connection and the debugger open until the context manager exits."""
         async with (
-            self._connection as (client, connect, self.crashed, cwd, how_ended),
+            self._connection as (client, connect, self.crashed, cwd, how_ended, self.replaced),
             Debugger(client, connect, self._screen, cwd=cwd, how_ended=how_ended) as self.debugger,
         ):
             self._connected.set_result(None)

@@ -28,11 +28,20 @@ logger = logging.getLogger(__name__)
 
 def claims_of(tunnels: Tunnels, *, rank: int | None = None, port: int | None = None) -> list[Claim]:
     """Return the reachable targets with this rank, or with this logical port."""
-    return [
-        claim
-        for claim in tunnels.reachable_targets()
-        if (claim.target.port == port if port is not None else claim.target.rank == rank)
-    ]
+    return [claim for claim in tunnels.reachable_targets() if _is_wanted(claim.target, rank, port)]
+
+
+def _is_wanted(target: TargetInfo, rank: int | None, port: int | None) -> bool:
+    return target.port == port if port is not None else target.rank == rank
+
+
+def missing_error(tunnels: Tunnels, rank: int | None, port: int | None, error: RelayDebugError) -> RelayDebugError:
+    """Return why the search for a rank or a logical port failed, given its error: its agent may be known, but away."""
+    for claim in tunnels.roster.targets(time.time()):
+        wanted = Destination(claim.target.port)
+        if _is_wanted(claim.target, rank, port) and tunnels.agent_for(wanted) is None:
+            return tunnels.unreachable_error(wanted, error)
+    return error
 
 
 async def wait_for_claims(
@@ -51,15 +60,18 @@ async def wait_for_claims(
         NoListener: no job can have such a process.
         TimedOut: no such process has registered in time.
     """
+    reason = ""
 
     def describe(why: RelayDebugError) -> str:
+        nonlocal reason
         targets = [target for agent in tunnels.roster for target in agent.targets]
-        return waiting_text(rank, port, targets, why, within=within)
+        reason = missing_reason(rank, port, targets, missing_error(tunnels, rank, port, why))
+        return waiting_text(rank, port, reason, within=within)
 
     def find() -> list[Claim] | None:
         return claims_of(tunnels, rank=rank, port=port) or None
 
-    async with registration_limit(rank, port, within):
+    async with registration_limit(rank, port, within, lambda: reason):
         claims = await tunnels.search.wait_for(find, lambda why: show(describe(why)), describe)
         if port is None:  # another job may have the same rank
             with contextlib.suppress(RelayDebugError):
@@ -68,26 +80,30 @@ async def wait_for_claims(
 
 
 @contextlib.asynccontextmanager
-async def registration_limit(rank: int, port: int | None, within: float) -> AsyncIterator[None]:
+async def registration_limit(
+    rank: int, port: int | None, within: float, reason: Callable[[], str] = str
+) -> AsyncIterator[None]:
     """Raise TimedOut if the block, which waits for a rank or a logical port, takes longer than `within` seconds."""
     try:
         async with timeout(within):
             yield
     except TIMEOUT_ERRORS:
-        raise TimedOut(f"{_name(rank, port)} did not register within {within:g} s", hint=LISTING) from None
+        raise TimedOut(f"{_name(rank, port)} did not register within {within:g} s{reason()}", hint=LISTING) from None
 
 
-def waiting_text(
-    rank: int, port: int | None, targets: Collection[TargetInfo | Target], why: RelayDebugError, *, within: float
-) -> str:
-    """Return what is shown while a rank or a logical port is awaited, which includes what is registered.
+def waiting_text(rank: int, port: int | None, reason: str, *, within: float) -> str:
+    """Return what is shown while a rank or a logical port is awaited for `within` seconds."""
+    return f"waiting up to {duration(within)} for {_name(rank, port)}{reason}; press Ctrl-C to stop"
+
+
+def missing_reason(rank: int, port: int | None, targets: Collection[TargetInfo | Target], why: RelayDebugError) -> str:
+    """Return why a rank or a logical port is awaited, as the end of a sentence: the error, or what is registered.
 
     Args:
         rank: The rank; not used if there is a port.
         port: The logical port.
         targets: The registered processes.
         why: Why the last search did not find the process.
-        within: Seconds for which it is awaited.
 
     Raises:
         NoListener: no job can have such a process.
@@ -96,10 +112,9 @@ def waiting_text(
         raise no_process_error(targets, [rank], port)
     ranks, ports = {target.rank for target in targets if target.rank is not None}, {target.port for target in targets}
     is_known = port in ports if port is not None else rank in ranks  # but its node cannot be reached
-    reason = f": {why.sentence}"
     if ports and not is_known and isinstance(why, NoListener):
-        reason = f"; registered: {format_ranks(ranks) if port is None and ranks else format_ports(ports)}"
-    return f"waiting up to {duration(within)} for {_name(rank, port)}{reason}; press Ctrl-C to stop"
+        return f"; registered: {format_ranks(ranks) if port is None and ranks else format_ports(ports)}"
+    return f": {why.sentence}"
 
 
 def _name(rank: int, port: int | None) -> str:

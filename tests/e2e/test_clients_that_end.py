@@ -87,6 +87,20 @@ async def test_it_is_killed(relay: LocalRelay, tmp_path: Path) -> None:
         await until_free(send)
 
 
+async def test_its_user_is_refused(relay: LocalRelay, tmp_path: Path) -> None:
+    """A prompt that may not attach, because relay-client is still connected, shows only who holds the rank."""
+    env = {**access(relay, tmp_path, "send"), "RELAY_CLIENT_DIR": str(tmp_path / "elsewhere")}
+    async with stopped_rank(relay, tmp_path):
+        refused = await run("relay_client", "--hc", HC, "pdb", "0", env=env)
+    assert (10, 1) == (refused.status, refused.stdout.count("\n"))  # the line that begins with `attaching to`
+    assert f"error: rank 0 is held by {user_name()} (since " in refused.stderr
+    assert refused.stderr.endswith(
+        "hint: to free it, that user enters q in 'relay-client pdb', stops the editor's session or runs 'relay-client "
+        "release 0'\n"
+    )
+    assert "was stopped" not in refused.stdout + refused.stderr
+
+
 async def test_its_user_comes_back(relay: LocalRelay, tmp_path: Path) -> None:
     """A prompt that takes over from a killed relay-client shows where the rank was stopped, and that it continues."""
     env = {**access(relay, tmp_path, "send"), "RELAY_CLIENT_DIR": str(tmp_path / "elsewhere")}
@@ -95,7 +109,7 @@ async def test_its_user_comes_back(relay: LocalRelay, tmp_path: Path) -> None:
         await client.finish()
         done = await run("relay_client", "--hc", HC, "pdb", "0", env=env, stdin=b"q\n")
         assert 0 == done.status, done.stderr
-        assert TAKEN_OVER in done.stderr
+        assert TAKEN_OVER in done.stdout
         await until_free(env)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.debuggers.debuggee import LINE, debuggee
-from tests.support.debuggers.pdb_jobs import PROMPT, looping, pdb, scripted
+from tests.support.debuggers.pdb_jobs import LOOP, PROMPT, looping, pdb, scripted
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.terminal import CTRL_C, CTRL_D
 
@@ -133,6 +133,7 @@ async def test_looking_around(tmp_path):
             "args": ["value = 2", "factor = 2", "offset = 0"],
             "s": [f"> {script}(6)scale()", "-> return scaled + offset"],
             "locals": ["factor = 2", "offset = 0", "scaled = 4", "value = 2"],
+            "p locals()": ["factor = 2\noffset = 0\nscaled = 4\nvalue = 2\n"],
             "ll": ["  4    def scale(value, factor=2, *, offset=0):", "  5        scaled = value * factor"],
             "l 1, 2": ["  1    import sys, time", "  2    from pathlib import Path"],
             "l .": ["  1    import sys, time", "  6 ->     return scaled + offset"],
@@ -259,6 +260,38 @@ async def test_breakpoints_in_files_that_do_not_exist(tmp_path):
         f"*** no breakpoint set at {wrong}:9: {reason}. hint: loaded files of this name: {found.script}",
         "no breakpoints",
         f"Breakpoint 1 at {found.script}:9",
+    ]
+
+
+async def test_breakpoint_in_one_of_two_files_of_a_name(tmp_path):
+    """Of the loaded files of that name, the user's is chosen, not an installed one that was imported before."""
+    code = "import sys\nsys.path[:0] = [{0!r}, {0!r} + '/site-packages']\nimport package.model, own.model\n" + LOOP
+    for path in ("site-packages/package", "own"):
+        (tmp_path / path).mkdir(parents=True)
+        (tmp_path / path / "model.py").write_text("value = 1\n")
+    async with looping(tmp_path, code.format(str(tmp_path))) as found:
+        _, out, _ = await scripted(found.port, "b model.py:1", "q")
+    assert f"\nBreakpoint 1 at {tmp_path}/own/model.py:1\n" in out
+
+
+async def test_a_condition_without_a_comma(tmp_path):
+    """The hint shows the form with a condition."""
+    async with looping(tmp_path) as found:
+        _, out, _ = await scripted(found.port, "b 9 if number > 10", "q")
+    hint = "hint: use b 12, b file.py:12, b f or b 12, x > 1"
+    assert f"*** '9 if number > 10' is neither a line nor a function here. {hint}" in out.splitlines()
+
+
+async def test_the_end_of_input_while_nothing_can_stop_the_job(tmp_path):
+    """Without a breakpoint or a pause, lines of a pipe are executed at once, and their end detaches."""
+    async with looping(tmp_path) as found:
+        status, out, _ = await scripted(found.port, f"b {found.script}:2", "p 1", stop=False)
+        await found.runs_on()
+    assert status == 0
+    assert out.splitlines()[-3:] == [
+        f"Breakpoint 1 at {found.script}:2",
+        "*** the job is running. hint: enter 'c' to wait until it stops, then press Ctrl-C to pause it",
+        "no more input; detached; rank 0 continues",
     ]
 
 

@@ -31,7 +31,7 @@ def upserted(text: str, entry: dict = NEW, **options: object) -> str:
         pytest.param(
             '\ufeff{\r\n  "configurations": [\r\n    { "name": "a" },\r\n  ],\r\n}',
             '\ufeff{\r\n  "configurations": [\r\n    { "name": "a" },\r\n'
-            '    {\r\n      "name": "new",\r\n      "port": 5678\r\n    }\r\n  ],\r\n}',
+            '    {\r\n      "name": "new",\r\n      "port": 5678\r\n    },\r\n  ],\r\n}',
             id="a byte order mark, CRLF and trailing commas",
         ),
         pytest.param(

@@ -205,9 +205,9 @@ def test_removing_what_was_added() -> None:
 
 @pytest.mark.parametrize("end", ["", ",", " // mine"])
 def test_a_list_that_was_added(end: str) -> None:
-    """A launch.json that had no list of compounds has the same text again, except for a comma after its last member."""
+    """A launch.json that had no list of compounds has the same text again, with or without a comma at its end."""
     text = f'{{\n    "version": "0.2.0",\n    "configurations": [ {{ "name": "mine" }} ]{end}\n}}\n'
-    assert text.replace("],", "]") == without_ours(launch(text), "launch.json")
+    assert text == without_ours(launch(text), "launch.json")
 
 
 @pytest.mark.parametrize(
