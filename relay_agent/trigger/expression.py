@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import signal
 import sys
@@ -55,7 +56,9 @@ def local_names(frame: FrameType) -> dict[str, Any]:
         return dict(dict.items(names)) if isinstance(names, dict) else {}
     copy = dict(names)
     if sys.version_info < (3, 13) and frame.f_trace is None and sys.getrefcount(names) <= OWN_REFERENCES:
-        names.clear()
+        code = frame.f_code
+        for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):  # others were set by `exec`
+            names.pop(name, None)
     return copy
 
 
@@ -68,17 +71,26 @@ def failure(error: BaseException) -> str:
     except BaseException as hostile:
         if _is_of_signal(hostile):
             raise
-        return type(error).__name__
+        return str(type.__dict__["__name__"].__get__(type(error)))  # without the code of a metaclass
 
 
 def _is_of_signal(error: BaseException) -> bool:
     """Return whether an exception was raised by a signal handler of the job, and not by the expression."""
     if isinstance(error, KeyboardInterrupt):
         return True
-    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()} - {None}
+    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
     traceback = error.__traceback__
     while handlers and traceback is not None:
         if traceback.tb_frame.f_code in handlers:
             return True
         traceback = traceback.tb_next
     return False
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """Return the code of a signal handler, which may be a partial function or an object with `__call__`."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    call = vars(type(handler)).get("__call__")
+    found = getattr(handler, "__code__", None) or getattr(call, "__code__", None)
+    return found if isinstance(found, CodeType) else None

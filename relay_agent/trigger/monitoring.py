@@ -46,6 +46,8 @@ class Engine:
         Raises:
             ConfigurationError: other tools have the tool ids.
         """
+        if self._tool is not None and monitoring.get_tool(self._tool) != NAME:  # another tool has freed it
+            self._tool, self._lines = None, {}
         if hooks and self._tool is None:
             self._tool = _take_tool(self._line_reached)
         before, self._lines = self._lines, {}

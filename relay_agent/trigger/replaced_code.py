@@ -5,11 +5,14 @@ All other code keeps its speed. Line numbers, names and closures stay the same, 
 
 A frame that is already being executed keeps its code. A typical training loop is one, and is never called again. In
 the main thread, such frames get a trace function. This makes all Python code of that thread slower until the last of
-them returns, so it is done only if no debugger or other tool has a trace function there.
+them returns, so it is done only if no debugger or other tool has a trace function there. Frames that share variables
+with inner functions get none: up to Python 3.12, a trace function in Python sets such variables to their values before
+its call (https://github.com/python/cpython/issues/74929), and another thread may have changed them meanwhile.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 from _thread import get_ident
@@ -24,6 +27,7 @@ from relay_agent.push.in_process import change_main_trace
 from relay_agent.push.loaded_code import all_functions, suspended_frame
 from relay_agent.stacks.in_process import with_callers
 from relay_agent.trigger.bytecode import with_calls
+from relay_agent.trigger.expression import local_names
 from relay_agent.trigger.places import Hook, with_inner
 
 TRACE_TIME = 0.5
@@ -60,9 +64,9 @@ class _Call:
         finally:
             _entered.discard(thread)
 
-    def __reduce__(self) -> tuple[type[_Call], tuple[()]]:
-        """Do nothing in another process to which the job sends the function."""
-        return _Call, ()
+    def __reduce__(self) -> tuple[Any, tuple[Any]]:
+        """Do nothing in another process to which the job sends the function, and which may not have this package."""
+        return functools.partial, (dict,)
 
 
 class _Changed(NamedTuple):
@@ -99,12 +103,13 @@ class Engine:
             self._calls.setdefault(id(hook.place.code), []).append(known.pop(id(hook), None) or _Call(hook))
         for call in known.values():  # a running frame still has it
             call.hook = None
-        is_compiled = has_compiled_code()
+        is_compiled, by_numba = has_compiled_code(), _compiled_by_numba()
         files = {hook.place.code.co_filename for hook in hooks}
         for function in all_functions().values():
             code = function.__code__
             if id(code) in self._changed or code.co_filename in files:
-                wanted = self.original(code) if is_compiled else self._with_calls(self.original(code))
+                is_left = is_compiled or id(function) in by_numba
+                wanted = self.original(code) if is_left else self._with_calls(self.original(code))
                 if wanted is not code:
                     function.__code__ = wanted
         if not hooks:
@@ -146,7 +151,10 @@ class Engine:
         suspended = self._hooked(filter(None, map(suspended_frame, gc.get_objects())))
         in_main = running.pop(main, []) if main is not None else []
         elsewhere = NOT_WATCHED.format(" in other threads or greenlets") if any(running.values()) or is_active() else ""
-        if not in_main and not suspended:
+        if not all(map(_can_be_traced, (*in_main, *suspended))):
+            elsewhere = NOT_WATCHED.format(" in functions that share variables with inner ones")
+        suspended = [*filter(_can_be_traced, suspended)]
+        if not any(map(_can_be_traced, in_main)) and not suspended:
             return elsewhere
         is_traced: list[bool] = []
         done = threading.Lock()
@@ -156,7 +164,8 @@ class Engine:
             self._is_tracing = trace is None or trace is _ignore
             is_traced.append(self._is_tracing)
             if is_traced[0]:
-                for frame in [*self._hooked(with_callers(sys._getframe())), *suspended]:  # noqa: SLF001
+                hooked = self._hooked(with_callers(sys._getframe()))  # noqa: SLF001
+                for frame in [*filter(_can_be_traced, hooked), *suspended]:
                     frame.f_trace = self._trace
             done.release()
             return _ignore if is_traced[0] else trace
@@ -184,7 +193,7 @@ class Engine:
                 if place is not None and frame.f_lineno == place.line and frame.f_lasti not in place.ignored:
                     call(frame)
         elif event == "return" and not (self._has_suspended or self._is_in(frame.f_back)):
-            settrace(None)
+            settrace(None if (trace := sys.gettrace()) is _ignore else trace)  # a tool may have been started meanwhile
         return self._trace
 
     def _is_in(self, frame: FrameType | None) -> bool:
@@ -199,3 +208,17 @@ class Engine:
         for frame in (*running, *filter(None, map(suspended_frame, gc.get_objects()))):
             if frame.f_trace == self._trace:
                 frame.f_trace = None
+                local_names(frame)  # which the frame does not keep any more
+
+
+def _can_be_traced(frame: FrameType) -> bool:
+    return not (frame.f_code.co_cellvars or frame.f_code.co_freevars)
+
+
+def _compiled_by_numba() -> set[int]:
+    """Return the ids of the functions that numba compiles at their next call with other types; it refuses the calls."""
+    if "numba" not in sys.modules:
+        return set()
+    modules = ((each, getattr(type(each), "__module__", None)) for each in gc.get_objects())
+    dispatchers = (each for each, module in modules if isinstance(module, str) and module.startswith("numba."))
+    return {id(getattr(each, "py_func", None)) for each in dispatchers}

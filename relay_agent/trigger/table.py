@@ -25,6 +25,8 @@ CHECK_INTERVAL = 1.0
 """Seconds between two searches for watches that have ended."""
 SEARCH_INTERVAL = 5.0
 """Minimum time in seconds between two searches for the place of a watch, which take 0.3 s with a million objects."""
+MAX_SEARCH_INTERVAL = 30.0
+"""The same for a file that has not been loaded for a long time: it may never be."""
 SEND_TIME = 0.5
 """Seconds for which the end of the process waits until the last hits have been sent; usually a few milliseconds."""
 PAUSE = 15.0
@@ -111,7 +113,7 @@ class Watches:
         now = time.monotonic()
         if watch.hooks or watch.error or watch.ended or now < watch.search_at:
             return
-        watch.search_at = now + SEARCH_INTERVAL
+        watch.search_at = now + min(MAX_SEARCH_INTERVAL, max(SEARCH_INTERVAL, now - watch.began))
         file, line = watch.question.file, watch.question.line
         try:
             codes = [self._engine.original(code) for code in find_codes(file)]

@@ -1,8 +1,10 @@
 """Facts about expressions in the frames of a job; the values are hostile."""
 
+import functools
 import signal
 import sys
 import weakref
+from collections.abc import Callable
 from types import FrameType
 
 import pytest
@@ -53,6 +55,14 @@ def test_dict_of_the_job_is_not_emptied() -> None:
     assert value == kept["value"]
 
 
+def test_names_of_exec_are_kept() -> None:
+    """Names that exist only in the dict of a frame, because `exec` has assigned them, remain there."""
+    exec("extra = 5")
+    before = "extra" in sys._getframe().f_locals
+    local_names(sys._getframe())
+    assert before == ("extra" in sys._getframe().f_locals)
+
+
 def test_exceptions() -> None:
     """Every exception of an expression is described, including an exit and an exception without a text."""
 
@@ -63,14 +73,20 @@ def test_exceptions() -> None:
     assert ["SystemExit: 3", "Hostile"] == [failure(SystemExit(3)), failure(Hostile())]
 
 
-def test_exception_of_a_signal_handler() -> None:
-    """What a signal handler of the job raises while an expression is evaluated is raised again."""
+class Stop(Exception):
+    """What the handlers raise."""
 
-    class Stop(Exception): ...
 
-    def handler(_number: int, _frame: FrameType | None) -> None:
+class Handler:
+    """A handler that is an object."""
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
         raise Stop
 
+
+@pytest.mark.parametrize("handler", [Handler().__call__, Handler(), functools.partial(Handler.__call__, Handler())])
+def test_exception_of_a_signal_handler(handler: Callable[[int, FrameType | None], None]) -> None:
+    """What a signal handler of the job raises while an expression is evaluated is raised again."""
     before = signal.signal(signal.SIGUSR1, handler)
     try:
         with pytest.raises(Stop):
