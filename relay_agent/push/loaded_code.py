@@ -100,7 +100,10 @@ def functions_beside_users(names: set[str]) -> dict[int, str]:
 def all_functions() -> dict[int, FunctionType]:
     """Return all functions of this process by their ids; after `gc.freeze`, those that modules and classes have."""
     found = {id(each): each for each in gc.get_objects() if type(each) is FunctionType}
-    modules = [each for each in sys.modules.values() if isinstance(each, ModuleType)] if gc.get_freeze_count() else []
+    if not gc.get_freeze_count():
+        return found
+    # `isinstance` would ask `__class__`, which can be code of the job, as that of torch.distributed.reduce_op is.
+    modules = [each for each in list(sys.modules.values()) if issubclass(type(each), ModuleType)]
     return found | {id(each): each for module in modules for each in _reachable(vars(module), set())}
 
 
@@ -210,7 +213,7 @@ def _reachable(names: dict[str, object], seen: set[int]) -> Iterator[FunctionTyp
     for value in list(names.values()):
         if type(value) is FunctionType:
             yield value
-        elif isinstance(value, type) and id(value) not in seen:
+        elif issubclass(type(value), type) and id(value) not in seen:
             seen.add(id(value))
             yield from _reachable(dict(vars(value)), seen)
 

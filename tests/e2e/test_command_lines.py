@@ -201,7 +201,6 @@ async def test_the_version(module: str) -> None:
     ("line", "usage", "error"),
     [
         ("relay_client --prots 5678", "relay-client [options]", "no such option: --prots. hint: did you mean --ports?"),
-        ("relay_client --port 5678", "relay-client [options]", "no such option: --port. hint: did you mean --ports?"),
         ("relay_client target", "relay-client [options]", "no such command: 'target'. hint: did you mean 'targets'?"),
         ("relay_client 5678", "relay-client [options]", "no such command: '5678'. hint: did you mean --ports 5678?"),
         ("relay_client 5678-5681", "relay-client [options]", "'5678-5681'. hint: did you mean --ports 5678-5681?"),

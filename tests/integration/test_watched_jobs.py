@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -270,3 +271,15 @@ async def test_ranks_of_a_node(relay: LocalRelay, tmp_path: Path) -> None:
         assert {"0: train train.py:6", "1: train train.py:6"} == places
         assert slowest < question.wait
         assert "is watching train.py:6" in await job.line("watching")
+
+
+def test_program_that_prints_the_cost(tmp_path: Path) -> None:
+    """The program in the document prints what a watched line costs."""
+    text = (ROOT / "docs" / "concepts" / "watch.md").read_text(encoding="utf-8")
+    program = tmp_path / "hot.py"
+    program.write_text(text.partition("```python\n")[2].partition("```")[0], encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, program], env=environment, capture_output=True, text=True, timeout=DEADLINE, check=True
+    )
+    assert re.fullmatch(r"[\d.]+ us for each iteration, with the watch [\d.]+ us more\n", done.stdout.split("\n", 1)[1])

@@ -58,6 +58,7 @@ SOMEWHERE_ELSE = {
         "RELAY_CONNECTION_STRING": "test_a_local_deployment",
         "pip install": "test_microsofts_inference_server",
     },
+    "docs/concepts/watch.md": {"import time": "test_program_that_prints_the_cost"},
     "docs/guides/watch.md": {"relay-client watch": "test_condition"},
     "samples/azureml_jobs/README.md": {"python distributed.py": "test_the_ports_of_ranks"},
     "samples/azureml_pipeline/README.md": {

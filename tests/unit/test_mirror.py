@@ -38,7 +38,6 @@ COVERED_BY = {
     "tests/integration/test_control.py": "relay_client/control/ client service snapshot",
     "tests/integration/test_monitor.py": "relay_agent/monitor/ monitor",
     "tests/integration/test_page.py": "relay_client/page/ server",
-    "tests/unit/relay_client/verbs/test_watch.py": "relay_core/agent_api/ watch",
     "tests/unit/relay_client/control/test_protocol.py": "relay_client/control/ messages",
     "tests/unit/relay_client/control/test_status_text.py": (
         "relay_client/control/ state relay_client/ports/ connection_state"

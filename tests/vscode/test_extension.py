@@ -143,7 +143,7 @@ async def test_four_ranks_in_one_session(editor: Editor, relay: LocalRelay, tmp_
         await window.command("relayDebug.hang")
         await window.until_shown(window.page.locator(".editor-instance .view-line"), "ranks 0-3")
         job.kill(3)
-        await window.until_shown(ranks(window), f"port {job.ports[3]}was killed by SIGKILL")
+        await window.until_shown(ranks(window), "rank 3was killed by SIGKILL")
 
 
 async def test_the_package_is_small() -> None:

@@ -1,6 +1,7 @@
 """Facts about what of a file is running in this process."""
 
 import contextlib
+import gc
 import importlib.machinery
 import sys
 import threading
@@ -10,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from relay_agent.push.loaded_code import calls_outside_loops, find_modules, functions_beside_users
+from relay_agent.push.loaded_code import all_functions, calls_outside_loops, find_modules, functions_beside_users
 from relay_core.errors import ConfigurationError
 
 
@@ -94,6 +95,23 @@ def test_functions_beside_users_of_a_name():
         exec(compile(source, file, "exec"), each)
     assert ["A.f", "g"] == sorted(functions_beside_users({"push_rate"}).values())
     assert {} == functions_beside_users({"push_other"})
+
+
+def test_search_runs_no_code_of_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Objects that compute their class are not asked for it, in modules and in `sys.modules`."""
+
+    class Lazy:
+        @property
+        def __class__(self) -> type:  # type: ignore[override]
+            raise RuntimeError("deprecated")
+
+    module = loaded(monkeypatch, "lazy", tmp_path / "lazy.py")
+    module.value = Lazy()  # type: ignore[attr-defined]
+    module.here = here  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "lazier", Lazy())  # type: ignore[arg-type]
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 1)
+    monkeypatch.setattr(gc, "get_objects", list)
+    assert here is all_functions()[id(here)]
 
 
 def here(found: list[str]) -> None:
