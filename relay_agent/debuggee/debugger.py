@@ -130,10 +130,6 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
     State.FOREIGN: {},
 }
 
-UNKNOWN_PORT = ConfigurationError(
-    "debugpy is already in use, on an unknown port", hint="remove the job's own call to debugpy.listen()"
-)
-DEBUGPY_MISSING = RelayDebugError("debugpy is not installed in the job's Python; install it there: pip install debugpy")
 POLL_INTERVAL = 0.05
 """Seconds between checks of debugpy, which has no callback for an attaching debugger."""
 DETACH_TIMEOUT = 5.0
@@ -344,7 +340,7 @@ class Debugger:
         except RelayDebugError:
             raise
         except Exception as error:
-            missing = DEBUGPY_MISSING if getattr(error, "name", "") == "debugpy" else None
+            missing = debugpy_missing() if getattr(error, "name", "") == "debugpy" else None
             raise (
                 failed_import(error)
                 or missing
@@ -383,5 +379,19 @@ def pydevd_debugger() -> Any:
 def _foreign_port() -> int:
     port = debugpy_start.find_adapter_port()
     if port is None:
-        raise UNKNOWN_PORT
+        raise unknown_port()
     return port
+
+
+# The errors are made when they are needed: an exception that is raised keeps the frames of its traceback alive.
+
+
+def unknown_port() -> ConfigurationError:
+    """Return the error if the job has started debugpy on a port that cannot be determined."""
+    hint = "remove the job's own call to debugpy.listen()"
+    return ConfigurationError("debugpy is already in use, on an unknown port", hint=hint)
+
+
+def debugpy_missing() -> RelayDebugError:
+    """Return the error if the job cannot import debugpy."""
+    return RelayDebugError("debugpy is not installed in the job's Python; install it there: pip install debugpy")

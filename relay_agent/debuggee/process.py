@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from relay_agent.debuggee import pydevd_patches, sigtrap
 from relay_agent.debuggee.answers import ANSWERS
-from relay_agent.debuggee.debugger import DEBUGPY_MISSING, UNKNOWN_PORT, debugger
+from relay_agent.debuggee.debugger import debugger, debugpy_missing, unknown_port
 from relay_agent.job.collective_timeouts import prepare_for_holds, raise_timeouts
 from relay_agent.job.paths import script_name, start_directory
 from relay_agent.job.stderr import report_failure, write_line
@@ -121,7 +121,7 @@ class DebuggedProcess:
         )
         self.attaching = self.node_client.attaching
         if "debugpy" not in sys.modules and importlib.util.find_spec("debugpy") is None:
-            self.attaching.report(State.HOPELESS, DEBUGPY_MISSING)
+            self.attaching.report(State.HOPELESS, debugpy_missing())
         self.node_client.start()
 
     @property
@@ -327,4 +327,4 @@ def _leave_values_to_debugpy() -> None:
 def _require_known_port() -> None:
     """Raise ConfigurationError if the job has started debugpy itself on an unknown port."""
     if debugger.is_armed() and debugger.find_port() is None:
-        raise UNKNOWN_PORT
+        raise unknown_port()

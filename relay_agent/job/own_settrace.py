@@ -1,7 +1,7 @@
 """Python's own `sys.settrace`, which pydevd replaces with a function that warns.
 
 The replacement is Python code. A thread that is traced enters it again and again while another pending call waits (see
-`push.in_process`), so code in a pending call that used it might never return.
+`job.main_thread`), so code in a pending call that used it might never return.
 """
 
 from __future__ import annotations

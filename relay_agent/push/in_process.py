@@ -15,8 +15,8 @@ from typing import Any
 
 from relay_agent.collectives.flight_recorder import begun_collectives
 from relay_agent.job.gevent_originals import threading, time
-from relay_agent.job.helper_thread import add_pending_call, start_helper
-from relay_agent.job.own_settrace import settrace
+from relay_agent.job.helper_thread import start_helper
+from relay_agent.job.main_thread import call_in_main_thread
 from relay_agent.job.stderr import describe_exception
 from relay_agent.job.torch_compiler import has_compiled_code
 from relay_agent.push.loaded_code import calls_outside_loops, filename_of, find_modules, functions_of
@@ -30,43 +30,11 @@ from relay_core.agent_api.push import LEASE, Phase, Push, Pushed, State
 from relay_core.agent_api.requests import FileDigest
 from relay_core.errors import ConfigurationError
 
-# Reaches the main thread of this process: runs a function in it, or holds it at its next call to certain functions.
-#
-# Python executes pending calls (`Py_AddPendingCall`) in the main thread between two instructions of Python code. Such a
-# call sets a profile function, which Python then calls at each function call in the main thread. It is removed at the
-# end of the push. Neither needs a signal handler, and debuggers use a different mechanism.
-
-
-def call_in_main_thread(function: Callable[[], None]) -> None:
-    """Have the main thread call a function as soon as it executes Python code; the function must not raise."""
-
-    def change(trace: Any) -> Any:
-        function()
-        return trace
-
-    change_main_trace(change)
-
-
-def change_main_trace(change: Callable[[Any], Any]) -> None:
-    """Do the same with a function that returns the trace function of the thread from then on.
-
-    Args:
-        change: Called with the present trace function, which is not active meanwhile.
-    """
-
-    def call() -> None:
-        # Untraced: Python 3.11 enters a traced function again and again as long as another pending call is waiting.
-        trace = sys.gettrace()
-        settrace(None)
-        trace = change(trace)
-        if sys.gettrace() is None:
-            settrace(trace)
-
-    add_pending_call(call)
-
-
 class Hold:
     """Holds the main thread when it calls one of the given functions, until it is released or the hold is not extended.
+
+    A pending call sets a profile function, which Python then calls at each function call in the main thread. It is
+    removed at the end of the push.
 
     Args:
         functions: The names of the functions, by the id of their code.
@@ -95,7 +63,7 @@ class Hold:
         self._until = until
         self._changed = threading.Condition()
         self._is_passing = False
-        call_in_main_thread(self._begin)
+        self._is_scheduled = call_in_main_thread(self._begin)
 
     def wait(self, request: Push, until: float) -> State:
         """Wait for a limited time until the main thread is held as a request requires, and return its state.
@@ -105,6 +73,7 @@ class Hold:
             until: When to give up the whole hold.
         """
         ends = time.monotonic() + request.seconds
+        self._is_scheduled = self._is_scheduled or call_in_main_thread(self._begin)
         with self._changed:
             self._request, self._until = request, until
             is_elsewhere = request.again or request.function not in {"", self.place} or self._is_behind()
@@ -344,8 +313,7 @@ def _at_safe_point(action: Callable[[], None]) -> None:
                 errors.append(error)
             done.set()
 
-    if not _is_stopped():
-        call_in_main_thread(run)
+    if not _is_stopped() and call_in_main_thread(run):
         done.wait(SAFE_POINT_TIME)
     run()
     done.wait()

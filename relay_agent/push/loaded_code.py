@@ -64,7 +64,7 @@ def filename_of(module: ModuleType) -> str:
     """Return the file name in the code objects of a module."""
     names = vars(module)
     for value in list(names.values()):
-        if isinstance(value, FunctionType) and value.__globals__ is names and value.__module__ == module.__name__:
+        if type(value) is FunctionType and value.__globals__ is names and value.__module__ == module.__name__:
             return value.__code__.co_filename
     return _path(module)
 

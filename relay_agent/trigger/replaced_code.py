@@ -21,9 +21,9 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from relay_agent.job.gevent_originals import is_active, threading
+from relay_agent.job.main_thread import change_main_trace
 from relay_agent.job.own_settrace import settrace
 from relay_agent.job.torch_compiler import has_compiled_code
-from relay_agent.push.in_process import change_main_trace
 from relay_agent.push.loaded_code import all_functions, suspended_frame
 from relay_agent.stacks.in_process import with_callers
 from relay_agent.trigger.bytecode import with_calls

@@ -112,7 +112,7 @@ def test():
     return model.f()
 
 def in_main(expression):
-    from relay_agent.push.in_process import call_in_main_thread
+    from relay_agent.job.main_thread import call_in_main_thread
     values = queue.SimpleQueue()
     call_in_main_thread(lambda: values.put(eval(expression) is not None))
     return values.get(timeout=3600)

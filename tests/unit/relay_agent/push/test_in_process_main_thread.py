@@ -9,7 +9,8 @@ from tests.support.machine.deadline import DEADLINE
 
 PRELUDE = """
 import sys, threading, time
-from relay_agent.push.in_process import Hold, call_in_main_thread
+from relay_agent.job.main_thread import call_in_main_thread
+from relay_agent.push.in_process import Hold
 from relay_core.agent_api.push import Phase, Push
 
 def inner(): return 1

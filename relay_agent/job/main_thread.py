@@ -1,0 +1,63 @@
+"""Reaches the main thread of the job's process: has it call a function between two instructions of Python code.
+
+Python executes pending calls (`Py_AddPendingCall`) in the main thread. They need no signal handler, and debuggers use
+a different mechanism. Python has room for 32 of them and refuses more, as long as the main thread executes C code.
+
+The interface is in C, so the caller has to keep a function alive until Python has called it; Python would call freed
+memory. Only accepted functions are kept here, so that refused ones do not displace those that are still waiting.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from relay_agent.job.own_settrace import settrace
+
+_pending: deque[object] = deque(maxlen=64)
+"""The functions that Python has accepted most recently, more than it has room for."""
+
+
+def add_pending_call(function: Callable[[], object]) -> bool:
+    """Have the main thread call a function, which must not raise; return False if Python has no room for it now."""
+    import ctypes  # noqa: PLC0415 - in debug runs only
+
+    def call(_argument: object) -> int:
+        function()
+        return 0
+
+    pending = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
+    is_accepted: bool = ctypes.pythonapi.Py_AddPendingCall(pending, None) == 0
+    if is_accepted:
+        _pending.append(pending)
+    return is_accepted
+
+
+def call_in_main_thread(function: Callable[[], None]) -> bool:
+    """Have the main thread call a function without being traced; otherwise as `add_pending_call`."""
+
+    def change(trace: Any) -> Any:
+        function()
+        return trace
+
+    return change_main_trace(change)
+
+
+def change_main_trace(change: Callable[[Any], Any]) -> bool:
+    """Do the same with a function that returns the trace function of the main thread from then on.
+
+    Args:
+        change: Called with the present trace function, which is not active meanwhile.
+    """
+
+    def call() -> None:
+        # Untraced: Python 3.11 enters a traced function again and again as long as another pending call is waiting.
+        trace = sys.gettrace()
+        settrace(None)
+        trace = change(trace)
+        if sys.gettrace() is None:
+            settrace(trace)
+
+    return add_pending_call(call)
