@@ -71,12 +71,13 @@ def _push(process: Process, body: Body) -> object:
     if not process.settings.allow_edit:
         return {"is_refused": True}
     from relay_agent.push.in_process import start_phase  # noqa: PLC0415 - needed for this request only
-    from relay_core.agent_api.push import Push, Pushed  # noqa: PLC0415
+    from relay_core.agent_api.push import LEASE, Phase, Push, Pushed  # noqa: PLC0415
     from relay_core.records import encode, parse  # noqa: PLC0415
 
     request = parse(Push, body)
-    if (trigger := sys.modules.get("relay_agent.trigger.table")) is not None:
-        trigger.watches.pause()
+    trigger = sys.modules.get("relay_agent.trigger.table")
+    if trigger is not None:
+        trigger.watches.pause(request.seconds + LEASE)
 
     def start(respond: Respond) -> None:
         def finished(result: Pushed) -> None:
@@ -84,6 +85,8 @@ def _push(process: Process, body: Body) -> object:
                 process.node_client.source_replaced(result.file, result.digest)
                 process.log(escape_controls(f"{request.user} replaced the code in {result.file} ({result.summary})"))
             respond(encode(result))
+            if trigger is not None and (result.error or request.phase in {Phase.COMMIT, Phase.ABORT}):
+                trigger.watches.resume()
 
         start_phase(request, finished, is_armed=debugger.is_armed)
 

@@ -46,7 +46,8 @@ from relay_agent.debuggee import gevent_support
 from relay_agent.debuggee.unreached.breakpoints import tracer_name
 from relay_agent.debugpy_internals.table import INTERRUPTED, REACHING, RELEASE, UNCAUGHT
 from relay_agent.job.gevent_originals import threading, time
-from relay_agent.job.helper_thread import add_pending_call, start_helper
+from relay_agent.job.helper_thread import start_helper
+from relay_agent.job.main_thread import add_pending_call
 from relay_agent.job.own_settrace import settrace
 from relay_agent.job.stderr import write_line
 from relay_agent.stacks.in_process import with_callers

@@ -24,8 +24,10 @@ def add_pending_call(function: Callable[[], object]) -> bool:
     """Have the main thread call a function, which must not raise; return False if Python has no room for it now."""
     import ctypes  # noqa: PLC0415 - in debug runs only
 
+    waiting = [function]
+
     def call(_argument: object) -> int:
-        function()
+        waiting.pop()()  # what the function refers to is not kept any longer
         return 0
 
     pending = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
@@ -56,8 +58,10 @@ def change_main_trace(change: Callable[[Any], Any]) -> bool:
         # Untraced: Python 3.11 enters a traced function again and again as long as another pending call is waiting.
         trace = sys.gettrace()
         settrace(None)
-        trace = change(trace)
-        if sys.gettrace() is None:
-            settrace(trace)
+        try:
+            trace = change(trace)
+        finally:
+            if sys.gettrace() is None:
+                settrace(trace)
 
     return add_pending_call(call)

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType, ModuleType
-from typing import Any
 
 from relay_agent.collectives.flight_recorder import begun_collectives
 from relay_agent.job.gevent_originals import threading, time
@@ -19,16 +18,17 @@ from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.main_thread import call_in_main_thread
 from relay_agent.job.stderr import describe_exception
 from relay_agent.job.torch_compiler import has_compiled_code
-from relay_agent.push.loaded_code import calls_outside_loops, filename_of, find_modules, functions_of
+from relay_agent.push.loaded_code import calls_outside_loops, code_id, filename_of, find_modules, functions_of
 from relay_agent.push.new_file import NewFile
 from relay_agent.push.old_file import OldFile
 from relay_agent.push.sources import pushed_source, replace_source
 from relay_agent.push.swap import Swap, replaced_codes
-from relay_agent.stacks.in_process import with_callers
+from relay_agent.stacks.in_process import stack_of, with_callers
 from relay_agent.stacks.stopped import stopped_threads
 from relay_core.agent_api.push import LEASE, Phase, Push, Pushed, State
 from relay_core.agent_api.requests import FileDigest
 from relay_core.errors import ConfigurationError
+
 
 class Hold:
     """Holds the main thread when it calls one of the given functions, until it is released or the hold is not extended.
@@ -88,8 +88,7 @@ class Hold:
     @property
     def running(self) -> tuple[str, ...]:
         """The names of the functions that the main thread is executing, the outermost first."""
-        stack = [*with_callers(sys._current_frames().get(threading.main_thread().ident or 0))]  # noqa: SLF001 - its documented name
-        codes = (id(frame.f_code) for frame in reversed(stack))
+        codes = (code_id(frame) for frame in reversed(stack_of(threading.main_thread().ident)))
         return tuple(dict.fromkeys(self._affected[code] for code in codes if code in self._affected))
 
     @property
@@ -121,7 +120,7 @@ class Hold:
             self.obstacle, self.is_over = "the job has set a profile function", True
             return
         self.counts = begun_collectives()
-        self._unrepeated = {*map(id, calls_outside_loops(sys._getframe()))} & self._affected.keys()  # noqa: SLF001 - as above
+        self._unrepeated = {*map(code_id, calls_outside_loops(sys._getframe()))} & self._affected.keys()  # noqa: SLF001 - its documented name
         sys.setprofile(self._called)
 
     def _called(self, frame: FrameType, event: str, _argument: object) -> None:
@@ -141,7 +140,7 @@ class Hold:
 
     def _is_inside(self, frame: FrameType | None) -> bool:
         """Return whether a call that may be repeated is executing one of the functions: old code would call new."""
-        codes = (id(each.f_code) for each in with_callers(frame))
+        codes = map(code_id, with_callers(frame))
         return any(code in self._affected and code not in self._unrepeated for code in codes)
 
     def _hold(self, frame: FrameType, name: str) -> None:

@@ -27,13 +27,37 @@ import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType, ModuleType
+from typing import NamedTuple
 
 from relay_agent.inject._relay_debug_programs import what_runs
 from relay_agent.job.paths import start_directory
 from relay_agent.push.new_file import qualified_codes
-from relay_agent.stacks.in_process import with_callers
+from relay_agent.stacks.in_process import all_frames, with_callers
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError
+
+
+class WatchedCode(NamedTuple):
+    """A copy of a code object with calls, as a watch makes it up to Python 3.11."""
+
+    code: CodeType
+    original: CodeType
+    calls: frozenset[int]
+    """The ids of the calls that were inserted, also into the code inside it."""
+
+
+watched_codes: dict[int, WatchedCode] = {}
+"""All such copies, by the id of their code; kept, because a frame or a new closure may have an old one."""
+
+
+def original_of(code: CodeType) -> CodeType:
+    """Return the code object that the job has loaded, for itself or for a copy of a watch."""
+    return watched_codes[id(code)].original if id(code) in watched_codes else code
+
+
+def code_id(frame: FrameType) -> int:
+    """Return the id of the code that a frame executes, as the job has loaded it."""
+    return id(original_of(frame.f_code))
 
 
 def find_modules(file: str, paths: Iterable[str] = ()) -> list[ModuleType]:
@@ -139,27 +163,22 @@ def running_codes(
         without: A frame to omit.
     """
     found = []
-    for ident, top in sys._current_frames().items():  # noqa: SLF001 - its documented name
-        for frame in with_callers(top):
-            if id(frame.f_code) in codes and frame is not without:
-                where = f"is running at {_place(frame)} in {threads.get(ident, 'a thread')}"
-                found.append((id(frame.f_code), where))
-    for each in gc.get_objects():
-        suspended = suspended_frame(each)
-        if suspended is not None and id(suspended.f_code) in codes:
-            found.append((id(suspended.f_code), f"is suspended at {_place(suspended)}"))
-    return found
+    for ident, frame in all_frames():
+        if (code := code_id(frame)) in codes and frame is not without:
+            found.append((code, f"is running at {_place(frame)} in {threads.get(ident, 'a thread')}"))
+    suspended = ((code_id(frame), f"is suspended at {_place(frame)}") for frame in suspended_frames())
+    return [*found, *((code, where) for code, where in suspended if code in codes)]
 
 
-def calls_outside_loops(frame: FrameType) -> list[CodeType]:
-    """Return the code of the calls on a stack, the outermost first, up to the first one that is in a loop.
+def calls_outside_loops(frame: FrameType) -> list[FrameType]:
+    """Return the frames of the calls on a stack, the outermost first, up to the first one that is in a loop.
 
     The loop may repeat the calls that it contains; the calls that are returned are not repeated by their callers, as
     far as these are Python code.
     """
     found = []
     for each in [*with_callers(frame)][::-1]:
-        found.append(each.f_code)
+        found.append(each)
         if _is_in_loop(each):
             break
     return found
@@ -174,8 +193,12 @@ def _is_in_loop(frame: FrameType) -> bool:
     return any(jump.argval <= frame.f_lasti <= jump.offset for jump in jumps)
 
 
-def suspended_frame(value: object) -> FrameType | None:
-    """Return the frame of a generator or coroutine that has started and is not currently being executed."""
+def suspended_frames() -> list[FrameType]:
+    """Return the frames of all generators and coroutines that have started and are not being executed."""
+    return [frame for frame in map(_suspended_frame, gc.get_objects()) if frame is not None]
+
+
+def _suspended_frame(value: object) -> FrameType | None:
     if type(value) is GeneratorType:
         return None if value.gi_running else value.gi_frame
     if type(value) is CoroutineType:

@@ -12,7 +12,6 @@ import dis
 import inspect
 import marshal
 import os
-import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from importlib.util import MAGIC_NUMBER
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 
 from relay_agent.job.paths import start_time
 from relay_agent.push.new_file import NewFile, NewFunction, bound_names, constant, is_immutable, qualified_codes
-from relay_agent.stacks.in_process import with_callers
+from relay_agent.stacks.in_process import all_frames
 
 # An in-place change to one function: its code, defaults and docstring.
 
@@ -152,8 +151,7 @@ def cached_constants(path: str) -> dict[str, object]:
 
 def running_constants(filename: str) -> dict[str, object]:
     """Return the constants of a file whose top level is being executed, as `constants_of` does; {} for any other."""
-    tops = sys._current_frames().values()  # noqa: SLF001 - its documented name
-    codes = (frame.f_code for top in tops for frame in with_callers(top))
+    codes = (frame.f_code for _, frame in all_frames())
     top_level = ("<module>", filename)
     return next((constants_of(code) for code in codes if (code.co_name, code.co_filename) == top_level), {})
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception
-from relay_agent.stacks.in_process import held_frames, running_frames
+from relay_agent.stacks.in_process import held_frames, namespace_of, running_frames
 from relay_agent.stacks.stopped import stopped_threads
 from relay_agent.values.contents import fingerprint, in_full
 from relay_agent.values.deadline import Call, TooLate, call_within
@@ -74,11 +74,8 @@ def find_places(expression: str) -> Iterator[Place]:
 
 
 def _locals(frame: FrameType) -> Mapping[str, Any]:
-    """Return the local names of a frame, without a method of a namespace that is of the job's own type."""
-    own = frame.f_locals
-    if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        return own
-    return dict(dict.items(own)) if issubclass(type(own), dict) else {}
+    """Return the local names of a frame, which for a function may be what the frame itself keeps."""
+    return frame.f_locals if frame.f_code.co_flags & inspect.CO_OPTIMIZED else namespace_of(frame)
 
 
 def _text(frame: FrameType, state: str = "") -> str:
@@ -95,7 +92,7 @@ def _names_of(frame: FrameType, missing: set[str]) -> dict[str, Any] | None:
     """
     code = frame.f_code
     if not code.co_flags & inspect.CO_OPTIMIZED:  # a class or module
-        names = {**frame.f_globals, **_locals(frame)}
+        names = {**frame.f_globals, **namespace_of(frame)}
     elif missing <= frame.f_globals.keys():
         names = {**frame.f_globals}
     elif missing <= {*code.co_varnames, *code.co_cellvars, *code.co_freevars, *frame.f_globals}:

@@ -93,7 +93,7 @@ def held_frames(ident: int, *, is_stopped: bool) -> list[FrameType]:
         is_stopped: Whether a debugger has stopped it; a thread that is waiting for a debugger or is held at an
             exception is halted, too.
     """
-    stack = _stack_of(ident)
+    stack = stack_of(ident)
     crash = sys.modules.get("relay_agent.debuggee.post_mortem")
     held = crash.tracebacks().get(ident) if crash is not None else None
     inner = next((frame for frame in stack if PurePath(frame.f_code.co_filename).name not in _WAITING), None)
@@ -105,12 +105,8 @@ def held_frames(ident: int, *, is_stopped: bool) -> list[FrameType]:
 
 def running_frames(ident: int) -> list[FrameType]:
     """Return the frames of a thread's code outside of libraries, innermost first, while the thread executes them."""
-    files = ((frame, frame.f_code.co_filename) for frame in _stack_of(ident))
+    files = ((frame, frame.f_code.co_filename) for frame in stack_of(ident))
     return [frame for frame, file in files if not is_library(file) and not _is_debugger_code(file)]
-
-
-def _stack_of(ident: int) -> list[FrameType]:
-    return list(with_callers(sys._current_frames().get(ident)))  # noqa: SLF001 - its documented name
 
 
 def is_helper(files: list[str]) -> bool:
@@ -147,6 +143,24 @@ def _own_places(stack: list[FrameType], held: TracebackType | None) -> list[_Pla
     first = places[0][0] if places else None
     outer = own[own.index(first) + 1 :] if first in own else own
     return [*places[::-1], *((frame, frame.f_lineno) for frame in outer)]
+
+
+def stack_of(ident: int | None) -> list[FrameType]:
+    """Return the frames of a thread, innermost first; none if there is no such thread."""
+    return list(with_callers(sys._current_frames().get(ident or 0)))  # noqa: SLF001 - its documented name
+
+
+def all_frames() -> Iterator[tuple[int, FrameType]]:
+    """Yield all frames that are being executed, each one with the ident of its thread."""
+    for ident, top in sys._current_frames().items():  # noqa: SLF001 - its documented name
+        for frame in with_callers(top):
+            yield ident, frame
+
+
+def namespace_of(frame: FrameType) -> dict[str, Any]:
+    """Return a copy of the names of a module or class, without code of the job's own type of namespace."""
+    names = frame.f_locals
+    return dict(dict.items(names)) if issubclass(type(names), dict) else {}
 
 
 def with_callers(frame: FrameType | None) -> Iterator[FrameType]:

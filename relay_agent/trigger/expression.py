@@ -6,10 +6,11 @@ import functools
 import inspect
 import signal
 import sys
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from relay_agent.job.stderr import describe_exception
+from relay_agent.stacks.in_process import namespace_of
 from relay_core.errors import ConfigurationError
 
 OWN_REFERENCES = 3
@@ -51,9 +52,9 @@ def local_names(frame: FrameType) -> dict[str, Any]:
     Before Python 3.13, a frame keeps the values that were read in this way until the names are read again, which would
     keep the tensors of an earlier step in memory. So they are removed, unless somebody else has the same dict.
     """
-    names = frame.f_locals
     if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a module or class, whose own names these are
-        return dict(dict.items(names)) if isinstance(names, dict) else {}
+        return namespace_of(frame)
+    names = frame.f_locals
     copy = dict(names)
     if sys.version_info < (3, 13) and frame.f_trace is None and sys.getrefcount(names) <= OWN_REFERENCES:
         code = frame.f_code
@@ -89,8 +90,10 @@ def _is_of_signal(error: BaseException) -> bool:
 
 def _code_of(handler: Any) -> CodeType | None:
     """Return the code of a signal handler, which may be a partial function or an object with `__call__`."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    call = vars(type(handler)).get("__call__")
-    found = getattr(handler, "__code__", None) or getattr(call, "__code__", None)
-    return found if isinstance(found, CodeType) else None
+    while issubclass(type(handler), functools.partial):
+        handler = functools.partial.func.__get__(handler)
+    if type(handler) is MethodType:
+        handler = handler.__func__
+    if type(handler) is not FunctionType:
+        handler = inspect.getattr_static(type(handler), "__call__", None)  # executes no code of the object
+    return handler.__code__ if type(handler) is FunctionType else None

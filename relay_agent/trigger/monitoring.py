@@ -36,10 +36,6 @@ class Engine:
         """The tool id while there are hooks."""
         self._lines: _Lines = {}
 
-    def original(self, code: CodeType) -> CodeType:
-        """Return the code object, which is never replaced here."""
-        return code
-
     def set_hooks(self, hooks: Sequence[Hook]) -> str:
         """Replace all hooks, and return what the user should know, in one sentence.
 

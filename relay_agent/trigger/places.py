@@ -13,7 +13,6 @@ The line of a `for` statement begins once for each item, and once more at the en
 from __future__ import annotations
 
 import dis
-import gc
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -21,8 +20,8 @@ from pathlib import PurePath
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from relay_agent.push.loaded_code import all_functions, suspended_frame
-from relay_agent.stacks.in_process import with_callers
+from relay_agent.push.loaded_code import all_functions, original_of, suspended_frames
+from relay_agent.stacks.in_process import all_frames
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError
 
@@ -64,16 +63,17 @@ def find_codes(file: str) -> list[CodeType]:
     Raises:
         ConfigurationError: several loaded files have such a path.
     """
-    codes = [frame.f_code for top in sys._current_frames().values() for frame in with_callers(top)]  # noqa: SLF001
+    codes = [frame.f_code for _, frame in all_frames()]
     codes += [function.__code__ for function in all_functions().values()]
-    codes += [frame.f_code for frame in map(suspended_frame, gc.get_objects()) if frame is not None]
+    codes += [frame.f_code for frame in suspended_frames()]
     names = [name for name in {code.co_filename for code in codes} if _is_path(name, file)]
     own = [name for name in names if not is_library(name)] or names
     if len(own) > 1:
         raise ConfigurationError(
             f"several loaded files end in {file}: {', '.join(sorted(own)[:MAX_NAMES])}", hint="give more of the path"
         )
-    return list({id(code): code for code in codes if code.co_filename in own}.values())
+    originals = (original_of(code) for code in codes if code.co_filename in own)
+    return list({id(code): code for code in originals}.values())
 
 
 def _is_path(name: str, file: str) -> bool:

@@ -14,24 +14,27 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import sys
 from _thread import get_ident
 from collections.abc import Iterable, Sequence
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from relay_agent.job.gevent_originals import is_active, threading
 from relay_agent.job.main_thread import change_main_trace
 from relay_agent.job.own_settrace import settrace
 from relay_agent.job.torch_compiler import has_compiled_code
-from relay_agent.push.loaded_code import all_functions, suspended_frame
-from relay_agent.stacks.in_process import with_callers
+from relay_agent.push.loaded_code import WatchedCode, all_functions, original_of, suspended_frames, watched_codes
+from relay_agent.stacks.in_process import all_frames, with_callers
 from relay_agent.trigger.bytecode import with_calls
 from relay_agent.trigger.expression import local_names
 from relay_agent.trigger.places import Hook, with_inner
 
 TRACE_TIME = 0.5
 """Seconds to wait until the main thread has its trace function; it may be in C code for longer."""
+LATER = "calls that are already running are watched as soon as the main thread executes Python code again"
+"""The note if the main thread has not got its trace function in this time."""
 SLOWER = "until the running calls return, all Python code of the main thread is slower; Python 3.12 has no such cost"
 """The note if the main thread is traced."""
 NOT_WATCHED = "calls that are already running are not watched{}; use Python 3.12 or a log point"
@@ -69,31 +72,20 @@ class _Call:
         return functools.partial, (dict,)
 
 
-class _Changed(NamedTuple):
-    """A code object with calls."""
-
-    code: CodeType
-    original: CodeType
-    calls: frozenset[int]
-    """The ids of the calls that were inserted, also into the code inside it."""
-
-
 class Engine:
     """The hooks of this process."""
 
     def __init__(self) -> None:
         self._calls: dict[int, list[_Call]] = {}
         """By the id of the code object that the job has loaded."""
-        self._changed: dict[int, _Changed] = {}
-        """By the id of the changed code object; kept, because a frame or a new closure may have an old one."""
+        self._trace: Any = self._traced
+        """The trace function of the frames, always the same object."""
+        self._tracing: object = None
+        """Identifies the last request to the main thread; None if it is to have no trace function."""
         self._is_tracing = False
-        """Whether the main thread has got a trace function."""
+        """Whether the main thread has got a trace function, or is getting one."""
         self._has_suspended = False
         """Whether a suspended generator has a trace function: it does not return through its caller."""
-
-    def original(self, code: CodeType) -> CodeType:
-        """Return the code object that the job has loaded."""
-        return self._changed[id(code)].original if id(code) in self._changed else code
 
     def set_hooks(self, hooks: Sequence[Hook]) -> str:
         """Replace all hooks, and return what the user should know, in one sentence; "" if nothing."""
@@ -107,22 +99,21 @@ class Engine:
         files = {hook.place.code.co_filename for hook in hooks}
         for function in all_functions().values():
             code = function.__code__
-            if id(code) in self._changed or code.co_filename in files:
+            if id(code) in watched_codes or code.co_filename in files:
                 is_left = is_compiled or id(function) in by_numba
-                wanted = self.original(code) if is_left else self._with_calls(self.original(code))
+                wanted = original_of(code) if is_left else self._with_calls(original_of(code))
                 if wanted is not code:
                     function.__code__ = wanted
         if not hooks:
             self._stop_tracing()
             return ""
-        note = self._trace_running()
-        return COMPILED if is_compiled else note
+        return "; ".join([*self._trace_running(), *[COMPILED] * is_compiled])
 
     def disarm(self) -> None:
         """Make all hooks do nothing; for a forked child, whose memory a search for functions would copy."""
         for call in (call for found in self._calls.values() for call in found):
             call.hook = None
-        self._calls, self._is_tracing = {}, False
+        self._calls, self._tracing, self._is_tracing = {}, None, False
         if sys.gettrace() is _ignore:
             settrace(None)
 
@@ -131,49 +122,53 @@ class Engine:
         wanted = frozenset(id(call) for each in with_inner(code) for call in self._calls.get(id(each), ()))
         if not wanted:
             return code
-        for changed in self._changed.values():
-            if changed.original is code and changed.calls == wanted:
-                return changed.code
+        for watched in watched_codes.values():
+            if watched.original is code and watched.calls == wanted:
+                return watched.code
         constants = tuple(self._with_calls(each) if isinstance(each, CodeType) else each for each in code.co_consts)
         calls: dict[int, list[_Call]] = {}
         for call in self._calls.get(id(code), ()):
             for offset in call.hook.place.starts if call.hook else ():
                 calls.setdefault(offset, []).append(call)
         new = with_calls(code.replace(co_consts=constants), calls)
-        self._changed[id(new)] = _Changed(new, code, wanted)
+        watched_codes[id(new)] = WatchedCode(new, code, wanted)
         return new
 
     # Frames that are already being executed:
 
-    def _trace_running(self) -> str:
+    def _trace_running(self) -> list[str]:
+        """Have the main thread trace the frames that have no calls; return what the user should know."""
         main = threading.main_thread().ident
-        running = {ident: self._hooked(with_callers(top)) for ident, top in sys._current_frames().items()}  # noqa: SLF001
-        suspended = self._hooked(filter(None, map(suspended_frame, gc.get_objects())))
-        in_main = running.pop(main, []) if main is not None else []
-        elsewhere = NOT_WATCHED.format(" in other threads or greenlets") if any(running.values()) or is_active() else ""
-        if not all(map(_can_be_traced, (*in_main, *suspended))):
-            elsewhere = NOT_WATCHED.format(" in functions that share variables with inner ones")
-        suspended = [*filter(_can_be_traced, suspended)]
-        if not any(map(_can_be_traced, in_main)) and not suspended:
-            return elsewhere
+        running = [(ident, frame) for ident, frame in all_frames() if self._missing(frame.f_code)]
+        in_main, suspended = [frame for ident, frame in running if ident == main], self._hooked(suspended_frames())
+        traceable = [*map(_can_be_traced, [*in_main, *suspended])]
+        missed = [" in other threads or greenlets"] * (is_active() or len(in_main) < len(running))
+        missed += [] if all(traceable) else [" in functions that share variables with inner ones"]
+        notes = [NOT_WATCHED.format(" and".join(missed))] * bool(missed)
+        if not any(traceable):
+            return notes
+        mine = self._tracing = object()
         is_traced: list[bool] = []
         done = threading.Lock()
         done.acquire()
 
         def change(trace: Any) -> Any:
-            self._is_tracing = trace is None or trace is _ignore
-            is_traced.append(self._is_tracing)
+            is_traced.append(trace is None or trace is _ignore)
             if is_traced[0]:
-                hooked = self._hooked(with_callers(sys._getframe()))  # noqa: SLF001
-                for frame in [*filter(_can_be_traced, hooked), *suspended]:
+                self._is_tracing = True  # before the next line: the watch may be ending at this moment
+                if self._tracing is not mine:
+                    return trace
+                hooked = self._hooked(with_callers(sys._getframe()))  # noqa: SLF001 - its documented name
+                for frame in filter(_can_be_traced, [*hooked, *suspended]):
                     frame.f_trace = self._trace
             done.release()
             return _ignore if is_traced[0] else trace
 
-        self._has_suspended = bool(suspended)
-        change_main_trace(change)
-        done.acquire(timeout=TRACE_TIME)
-        return (elsewhere or SLOWER) if is_traced != [False] else NOT_WATCHED.format("")
+        self._has_suspended = any(map(_can_be_traced, suspended))
+        is_traced += [] if change_main_trace(change) else [False]
+        if not is_traced and not done.acquire(timeout=TRACE_TIME):
+            return [LATER, *notes]
+        return [SLOWER, *notes] if is_traced[0] else [NOT_WATCHED.format("")]
 
     def _hooked(self, frames: Iterable[FrameType]) -> list[FrameType]:
         """Return the frames whose code has hooks, but not all of the calls."""
@@ -181,11 +176,10 @@ class Engine:
 
     def _missing(self, code: CodeType) -> list[_Call]:
         """Return the calls that a code object should have and does not have."""
-        changed = self._changed.get(id(code))
-        found = self._calls.get(id(changed.original if changed else code), [])
-        return [call for call in found if changed is None or id(call) not in changed.calls]
+        has = watched_codes[id(code)].calls if id(code) in watched_codes else ()
+        return [call for call in self._calls.get(id(original_of(code)), []) if id(call) not in has]
 
-    def _trace(self, frame: FrameType, event: str, _argument: object) -> Any:
+    def _traced(self, frame: FrameType, event: str, _argument: object) -> Any:
         """Trace function of a frame."""
         if event == "line":
             for call in self._missing(frame.f_code):
@@ -197,16 +191,15 @@ class Engine:
         return self._trace
 
     def _is_in(self, frame: FrameType | None) -> bool:
-        return any(each.f_trace == self._trace for each in with_callers(frame))
+        return any(each.f_trace is self._trace for each in with_callers(frame))
 
     def _stop_tracing(self) -> None:
+        self._tracing = None  # a request that the main thread has not executed yet
         if not self._is_tracing:
             return
-        self._is_tracing = False
-        change_main_trace(lambda trace: None if trace is _ignore else trace)
-        running = (frame for top in sys._current_frames().values() for frame in with_callers(top))  # noqa: SLF001
-        for frame in (*running, *filter(None, map(suspended_frame, gc.get_objects()))):
-            if frame.f_trace == self._trace:
+        self._is_tracing = not change_main_trace(lambda trace: None if trace is _ignore else trace)
+        for frame in itertools.chain((frame for _, frame in all_frames()), suspended_frames()):
+            if frame.f_trace is self._trace:
                 frame.f_trace = None
                 local_names(frame)  # which the frame does not keep any more
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import PurePath
 
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.helper_thread import start_helper
+from relay_agent.job.stderr import describe_exception
 from relay_agent.job.torch_compiler import has_compiled_code
 from relay_agent.trigger.places import Hook, find_codes, find_places
 from relay_agent.trigger.watch import InstalledWatch
@@ -29,11 +31,11 @@ MAX_SEARCH_INTERVAL = 30.0
 """The same for a file that has not been loaded for a long time: it may never be."""
 SEND_TIME = 0.5
 """Seconds for which the end of the process waits until the last hits have been sent; usually a few milliseconds."""
-PAUSE = 15.0
-"""Seconds for which hooks are removed at each step of a push, which must see the job's own code and takes less."""
+MAX_WATCHES = 16
+"""Maximum number of watches at the same time; each one costs time at its lines."""
 PAUSED = "paused while code is being replaced"
-"""The note during this time."""
-COMPILED = "lines inside of a graph that torch.compile has compiled are not seen"
+"""The note during a push, which must see the job's own code."""
+IN_GRAPHS = "lines inside of a graph that torch.compile has compiled are not seen"
 """The note if torch.compile has compiled anything."""
 
 
@@ -46,6 +48,7 @@ class Watches:
         self._watches: dict[str, InstalledWatch] = {}
         self._engine = Engine()
         self._is_checking = False
+        self._paused_until = 0.0
 
     def answer(
         self, question: Watch, port: int, log: Callable[[str], None], respond: Callable[[Watched], None]
@@ -63,6 +66,9 @@ class Watches:
             is_new = watch is None
             if watch is None and question.is_last:
                 respond(Watched())
+                return
+            if watch is None and len(self._watches) >= MAX_WATCHES:
+                respond(Watched(error=f"the process has {MAX_WATCHES} watches already; end one of them"))
                 return
             if watch is None:
                 watch = self._install(question)
@@ -82,19 +88,33 @@ class Watches:
 
     def end_process(self) -> None:
         """Remove all watches, because the process exits, and wait until their last hits have been sent."""
+        ends = time.monotonic() + SEND_TIME
+        is_locked = self._lock.acquire(timeout=SEND_TIME)  # a helper thread may be searching
         ending, self._watches = self._watches, {}
         self._engine.disarm()
+        if is_locked:
+            self._lock.release()
         for watch in ending.values():
             watch.end("because the process exited")
-            if watch.asking.acquire(timeout=SEND_TIME):
+            if watch.asking.acquire(timeout=max(0.0, ends - time.monotonic())):
                 watch.asking.release()
 
-    def pause(self) -> None:
-        """Remove all hooks while code is being replaced, and search for the places again some time later."""
+    def pause(self, seconds: float) -> None:
+        """Remove all hooks while code is being replaced: until `resume`, or for these seconds."""
         with self._lock:
+            self._paused_until = time.monotonic() + seconds
             for watch in self._watches.values():
-                watch.hooks, watch.note, watch.search_at = [], PAUSED, time.monotonic() + PAUSE
-            self._set_hooks()
+                watch.hooks, watch.note, watch.search_at = [], PAUSED, 0.0
+                watch.wake()
+            self._remove_hooks()
+
+    def resume(self) -> None:
+        """Search for all places again, in the new code."""
+        with self._lock:
+            self._paused_until = 0.0
+            for watch in self._watches.values():
+                self._place(watch)
+                watch.wake()
 
     def forget(self) -> None:
         """Remove all watches in a forked child, which has no helper threads."""
@@ -102,31 +122,34 @@ class Watches:
         self._engine.disarm()
 
     def _install(self, question: Watch) -> InstalledWatch:
-        watch = self._watches[question.id] = InstalledWatch(question)
         if not self._is_checking:
-            self._is_checking = True
             start_helper(self._check, "relay-agent watch")
+            self._is_checking = True
+        watch = self._watches[question.id] = InstalledWatch(question)
         return watch
 
     def _place(self, watch: InstalledWatch) -> None:
         """Search for the place of a watch that has none."""
         now = time.monotonic()
-        if watch.hooks or watch.error or watch.ended or now < watch.search_at:
+        if watch.hooks or watch.error or watch.ended or now < max(watch.search_at, self._paused_until):
             return
         watch.search_at = now + min(MAX_SEARCH_INTERVAL, max(SEARCH_INTERVAL, now - watch.began))
         file, line = watch.question.file, watch.question.line
         try:
-            codes = [self._engine.original(code) for code in find_codes(file)]
+            codes = find_codes(file)
             places = find_places(codes, line)
             watch.hooks = [Hook(place, watch.reached, watch.report) for place in places]
             notes = [self._set_hooks()] if places else []
-        except ConfigurationError as error:
-            watch.error, watch.hooks = str(error), []
+        except Exception as error:  # noqa: BLE001 - of the job: an audit hook that refuses, or code that a tool has made
+            is_known = isinstance(error, ConfigurationError)
+            watch.error = str(error) if is_known else f"the line cannot be watched: {describe_exception(error)}"
+            watch.hooks = []
+            self._remove_hooks()
             return
         if places:
             watch.place = f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}"
             notes += [f"line {line} has no code, so line {places[0].line} is watched"] * (places[0].line != line)
-            notes += [COMPILED] * has_compiled_code()
+            notes += [IN_GRAPHS] * has_compiled_code()
         elif codes:
             notes += [f"{PurePath(file).name} has no code at line {line} or after it"]
         watch.note = "; ".join(filter(None, notes))
@@ -134,12 +157,17 @@ class Watches:
     def _set_hooks(self) -> str:
         return self._engine.set_hooks([hook for watch in self._watches.values() for hook in watch.hooks])
 
+    def _remove_hooks(self) -> None:
+        """Remove the hooks of watches that have none any more; those that the job's audit hooks keep do nothing."""
+        with contextlib.suppress(Exception):
+            self._set_hooks()
+
     def _end(self, watch: InstalledWatch, reason: str) -> None:
         """Remove the hooks of a watch; its last answer remains until nobody asks for it."""
         watch.end(reason)
         if watch.hooks:
             watch.hooks = []
-            self._set_hooks()
+            self._remove_hooks()
 
     def _check(self) -> None:
         """End the watches that are over, until there are none."""
@@ -167,4 +195,11 @@ if hasattr(os, "register_at_fork"):
 
 def start_answer(question: Watch, port: int, log: Callable[[str], None], respond: Callable[[Watched], None]) -> None:
     """Answer a question in a separate thread; the arguments are those of `Watches.answer`."""
-    start_helper(lambda: watches.answer(question, port, log, respond), "relay-agent watch")
+
+    def answer() -> None:
+        try:
+            watches.answer(question, port, log, respond)
+        except Exception as error:  # noqa: BLE001 - the client would wait, and Python would write it to the job's log
+            respond(Watched(error=describe_exception(error)))
+
+    start_helper(answer, "relay-agent watch")

@@ -75,7 +75,8 @@ class InstalledWatch:
     def __init__(self, question: Watch) -> None:
         self.question = question
         self.place = self.note = self.error = self.ended = ""
-        """As in `Watched`."""
+        """As in `Watched`, but `note` is about the place."""
+        self._condition_note = ""
         self.hooks: list[Hook] = []
         self.asking = threading.Lock()
         """Held while a question is being answered."""
@@ -161,8 +162,8 @@ class InstalledWatch:
                 return False
         except BaseException as raised:  # noqa: BLE001 - as above
             note = f"the condition raises {failure(raised)}"
-            if not self.note:
-                self.note = note
+            if not self._condition_note:
+                self._condition_note = note
                 self._raw.put(None)
             return False
         return (next(self._matched) - 1) % self.question.every == 0
@@ -175,6 +176,10 @@ class InstalledWatch:
             self._raw.put(None)
 
     # In helper threads:
+
+    def wake(self) -> None:
+        """End the wait of a question, if there is one, because the state has changed."""
+        self._raw.put(None)
 
     def begin_turn(self) -> int:
         """Note the arrival of a question and end the wait of an earlier one; return the question's number."""
@@ -216,10 +221,10 @@ class InstalledWatch:
         )
 
     def _state(self) -> tuple[str, ...]:
-        note = self.note
+        note = self._condition_note
         if not note and self._condition is not None and self._skipped():
             note = "the line is reached too often to evaluate the condition each time: hits may be missing"
-        return self.place, note, self.error, self.ended
+        return self.place, "; ".join(filter(None, (self.note, note))), self.error, self.ended
 
     def _skipped(self) -> int:
         """Return how many times the line was due but not evaluated; counting this each time would take longer."""

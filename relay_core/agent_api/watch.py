@@ -26,6 +26,10 @@ LEASE = 30.0
 """Seconds without a question after which a process removes a watch: three times as long as `WAIT`."""
 WAIT = 10.0
 """Seconds for which a process waits for a hit before it answers that there is none."""
+MAX_ID = 64
+"""Maximum number of characters of an id."""
+MAX_PATH = 4096
+"""Maximum number of characters of a file's path, the limit of Linux (PATH_MAX)."""
 MAX_HITS = 200
 """Maximum number of hits in an answer, and that a process keeps until they are acknowledged; later ones are counted."""
 
@@ -72,11 +76,11 @@ class Watch(Question):
 
     def checked(self) -> Watch:
         """Return the question as in `Question`; raises UsageError also if the place or an expression is invalid."""
-        if not self.id or not self.file or self.line < 1:
-            raise UsageError("the watch has no id or no place")
+        if not (0 < len(self.id) <= MAX_ID and 0 < len(self.file) <= MAX_PATH and self.line >= 1):
+            raise UsageError("the watch has no valid id or place")
         if max(len(self.expression), len(self.condition)) > MAX_EXPRESSION:
             raise UsageError(f"the expression is longer than {MAX_EXPRESSION} characters")
-        if self.every < 1 or not 0 < self.lasts < MAX_SECONDS:
+        if self.every < 1 or self.hits < 0 or not 0 < self.lasts < MAX_SECONDS:
             raise UsageError("the watch has no valid frequency or duration")
         return super().checked()
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from relay_agent.job.gevent_originals import threading
 from relay_agent.job.torch_compiler import has_compiled_code
-from relay_agent.stacks.in_process import with_callers
+from relay_agent.stacks.in_process import all_frames, stack_of
 
 # Finds modules that were loaded from another place than the file with the breakpoints.
 #
@@ -237,17 +237,15 @@ class Place(NamedTuple):
 
 def is_executed(file: str) -> bool:
     """Return whether a thread executes code of a file, which need not be a module: `runpy.run_path` makes none."""
-    return any(_file(frame.f_code) == file for each in sys._current_frames().values() for frame in with_callers(each))  # noqa: SLF001 - it has no public name
+    return any(_file(frame.f_code) == file for _, frame in all_frames())
 
 
 def has_run(place: Place) -> bool:
     """Return whether a line of the script, outside of functions, has been executed and will not be executed again."""
     import dis  # noqa: PLC0415 - needed only if an editor attaches
 
-    frames = with_callers(sys._current_frames().get(threading.main_thread().ident or 0))  # noqa: SLF001 - as above
-    frame = next(
-        (each for each in frames if each.f_code.co_name == "<module>" and _file(each.f_code) == place.file), None
-    )
+    frames = (each for each in stack_of(threading.main_thread().ident) if each.f_code.co_name == "<module>")
+    frame = next((each for each in frames if _file(each.f_code) == place.file), None)
     if frame is None or frame.f_lineno == place.line:
         return False
     code, now = frame.f_code, frame.f_lasti

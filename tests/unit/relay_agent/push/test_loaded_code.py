@@ -116,7 +116,7 @@ def test_search_runs_no_code_of_the_job(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def here(found: list[str]) -> None:
     """Collect the names of the calls outside of loops, from the function of the thread on."""
-    names = [code.co_name for code in calls_outside_loops(sys._getframe())]
+    names = [frame.f_code.co_name for frame in calls_outside_loops(sys._getframe())]
     found += names[names.index("run") + 1 :]
 
 

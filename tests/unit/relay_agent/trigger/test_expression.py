@@ -78,13 +78,22 @@ class Stop(Exception):
 
 
 class Handler:
-    """A handler that is an object."""
+    """A handler that is an object, and must not be asked for more than the call."""
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
         raise Stop
 
+    def __getattr__(self, name: str) -> object:
+        raise SystemExit(f"the job's code was called for {name}")
 
-@pytest.mark.parametrize("handler", [Handler().__call__, Handler(), functools.partial(Handler.__call__, Handler())])
+
+class Inherited(Handler): ...
+
+
+HANDLERS = [Handler().__call__, Handler(), Inherited(), functools.partial(Handler.__call__, Handler())]
+
+
+@pytest.mark.parametrize("handler", HANDLERS, ids=["method", "object", "inherited", "partial"])
 def test_exception_of_a_signal_handler(handler: Callable[[int, FrameType | None], None]) -> None:
     """What a signal handler of the job raises while an expression is evaluated is raised again."""
     before = signal.signal(signal.SIGUSR1, handler)

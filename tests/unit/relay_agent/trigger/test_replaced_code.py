@@ -2,10 +2,13 @@
 
 import pickle
 import sys
+import threading
+from collections.abc import Callable
 
 import pytest
 
-from relay_agent.trigger.replaced_code import COMPILED
+from relay_agent.trigger.replaced_code import COMPILED, LATER
+from tests.support.machine.deadline import DEADLINE
 from tests.unit.relay_agent.trigger.conftest import Watched
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python 3.12 has sys.monitoring")
@@ -17,6 +20,10 @@ def make(scale):
     return step
 
 step = make(2)
+
+def loop(first, then=lambda: None):
+    first()
+    return then()  # loop
 
 def numbers():
     for number in range(3):
@@ -62,3 +69,53 @@ def test_compiled_code(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> Non
     code = train.step.__code__
     assert client.ask("here").note.startswith(COMPILED)
     assert train.step.__code__ is code
+
+
+def blocked_main(act: Callable[[], object]) -> Callable[[], None]:
+    """Return a function that makes a thread act while its caller executes only C code."""
+
+    def wait() -> None:
+        done = threading.Lock()
+        done.acquire()
+        thread = threading.Thread(target=lambda: (act(), done.release()))
+        thread.start()
+        done.acquire()
+        thread.join()
+
+    return wait
+
+
+def test_main_thread_in_c_code(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running call is watched once the main thread executes Python code again, which the note states."""
+    monkeypatch.setattr("relay_agent.trigger.replaced_code.TRACE_TIME", 0.01)
+    train, client = watched(SOURCE)
+    notes: list[str] = []
+    train.loop(blocked_main(lambda: notes.append(client.ask("loop", "first").note)))
+    assert [LATER] == notes
+    assert 1 == client.ask("loop", "first").reached
+
+
+def test_watch_that_ends_while_the_main_thread_is_in_c_code(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The main thread gets no trace function for a watch that is over."""
+    monkeypatch.setattr("relay_agent.trigger.replaced_code.TRACE_TIME", 0.01)
+    train, client = watched(SOURCE)
+    before = sys.gettrace()
+    ask = blocked_main(lambda: (client.ask("loop"), client.ask("loop", is_last=True)))
+    assert before is train.loop(ask, sys.gettrace)
+
+
+def test_push_beside_a_call_that_a_watch_has_changed(watched: Watched) -> None:
+    """A push recognizes a call that executes a copy of the code, and reports that it continues with the old code."""
+    train, client = watched(SOURCE)
+    client.ask("loop")
+    begun, over = threading.Event(), threading.Event()
+    thread = threading.Thread(target=train.loop, args=(lambda: (begun.set(), over.wait(DEADLINE)),))
+    thread.start()
+    assert begun.wait(DEADLINE)
+    client.table.pause(DEADLINE)
+    result = train.push(train.path.read_text().replace("return then()", "return then() or 1"))
+    over.set()
+    thread.join()
+    assert ["loop()"] == result.changed
+    where = "is running at train.py:10 in a thread"
+    assert f"loop() {where}: this call executes the old code until it returns" in result.kept

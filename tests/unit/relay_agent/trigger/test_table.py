@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from relay_agent.trigger.table import MAX_WATCHES, PAUSED
 from tests.support.machine.deadline import DEADLINE
 from tests.unit.relay_agent.trigger.conftest import Watched
 
@@ -148,17 +149,66 @@ def test_functions_that_the_collector_does_not_list(watched: Watched, monkeypatc
     assert ["1"] == client.texts("here", "loss")
 
 
-def test_push(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A push sees the job's own code, and the watch continues in the new code."""
-    monkeypatch.setattr("relay_agent.trigger.table.PAUSE", 0.0)
+def test_push(watched: Watched) -> None:
+    """A push sees the job's own code, and the watch continues in the new code as soon as the push is over."""
     train, client = watched(SOURCE.replace("def outer", "def other(): ...\n\ndef outer"))
     client.ask("here", "loss")
-    client.table.pause()
+    client.table.pause(60.0)
+    assert PAUSED == client.ask("here", "loss").note
     result = train.push(train.path.read_text().replace("return value", "return value + 1"))
     assert ["outer.<locals>.step()"] == [each for each in result.changed if "step" in each]
-    client.ask("here", "loss")
+    client.table.resume()
     assert 2 == train.step(1)
     assert ["1"] == client.texts("here", "loss")
+
+
+def test_push_whose_end_is_lost(watched: Watched) -> None:
+    """The watch continues after the time that was given for a phase."""
+    train, client = watched(SOURCE)
+    client.ask("here", "loss")
+    client.table.pause(0.0)
+    assert "" == client.ask("here", "loss").note
+    train.step(1)
+    assert ["1"] == client.texts("here", "loss")
+
+
+def test_many_watches(watched: Watched) -> None:
+    """A process refuses more watches than it has room for, until one has ended."""
+    _, client = watched(SOURCE)
+    for number in range(MAX_WATCHES):
+        assert "" == client.ask("here", id=f"{number}").error
+    assert f"the process has {MAX_WATCHES} watches already; end one of them" == client.ask("here").error
+    client.ask("here", id="0", is_last=True)
+    client.table._watches.pop("0")
+    assert "" == client.ask("here").error
+
+
+def test_search_that_fails(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the job's objects raise is answered, and the place is given up."""
+
+    def refuse(_codes: object, _line: int) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr("relay_agent.trigger.table.find_places", refuse)
+    _, client = watched(SOURCE)
+    assert "the line cannot be watched: RuntimeError: no" == client.ask("here").error
+
+
+def test_hooks_that_cannot_be_removed(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a watch does not depend on it, nor does the next watch."""
+
+    def refuse(_hooks: object) -> str:
+        raise RuntimeError("no")
+
+    train, client = watched(SOURCE)
+    client.ask("here", "loss")
+    with monkeypatch.context() as changed:
+        changed.setattr(client.table._engine, "set_hooks", refuse)
+        assert "by request" == client.ask("here", "loss", is_last=True).ended
+    train.step(1)
+    client.ask("here", "loss", id="next")
+    train.step(2)
+    assert ["2"] == client.texts("here", "loss", id="next")
 
 
 def test_exit_waits_for_the_last_hits(watched: Watched) -> None:

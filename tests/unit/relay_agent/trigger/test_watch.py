@@ -181,3 +181,13 @@ def test_expression_that_reaches_the_line(watched: Watched) -> None:
     client.ask("here", "step(loss + 1)")
     train.step(1)
     assert ["2"] == client.texts("here", "step(loss + 1)")
+
+
+def test_notes_are_joined(watched: Watched) -> None:
+    """A note about the place does not hide one about the condition."""
+    train, client = watched(SOURCE)
+    fields = {"condition": "Odd()", "line": 8}
+    client.ask("here", **fields)
+    train.step(1)
+    expected = "the condition raises KeyError: 'bool'; line 8 has no code, so line 10 is watched"
+    assert sorted(expected.split("; ")) == sorted(client.ask("here", **fields).note.split("; "))
