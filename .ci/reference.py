@@ -133,7 +133,9 @@ def _sections(parser: argparse.ArgumentParser, summary: str = "") -> Iterator[st
         action for group in parser._action_groups if group.title == CREDENTIALS for action in group._group_actions
     ]
     described = {_spelling(action): action for action in forwarding_options()._actions if parser.prog == PROGRAM}
-    yield _options_table([described.get(_spelling(action), action) for action in parser._actions if action not in shared])
+    yield _options_table(
+        [described.get(_spelling(action), action) for action in parser._actions if action not in shared]
+    )
     if shared:
         yield "This command also accepts the [credential options](#credential-options).\n"
     for action in parser._actions:
