@@ -117,7 +117,7 @@ async def test_first_agent_with_hits(relay: LocalRelay, nodes: tuple[WatchedNode
 
 async def test_port_of_another_agent(relay: LocalRelay, nodes: tuple[WatchedNode, WatchedNode]) -> None:
     """What an agent answers about a port that another agent has registered is left out."""
-    first, second = nodes
+    _, second = nodes
     second.named, second.delay = 5678, 5 * requests.GRACE
     second.hit.set()
     async with tunnels(relay) as client:

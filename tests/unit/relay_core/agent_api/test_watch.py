@@ -21,7 +21,7 @@ def test_question() -> None:
 
 
 @pytest.mark.parametrize(
-        "field",
+    "field",
     [
         {"id": ""},
         {"line": 0},
