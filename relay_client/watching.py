@@ -11,14 +11,11 @@ from relay_client.compare.groups import label, shared_ranks, value_line
 from relay_core.agent_api.evaluation import Value
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.watch import Hit, Watched
-from relay_core.foreign import escape_controls
 from relay_core.records import parse
 from relay_core.value_parsers import format_ranges
 
 HitOf = tuple[Member, Hit]
 """A hit, and the process that has reported it."""
-MAX_THREAD = 60
-"""Characters of a thread's name in a line."""
 RANKS_WIDTH = 12
 """Characters for the ranks at first; the column becomes wider with longer lists of ranks."""
 
@@ -58,7 +55,7 @@ class _Rank:
             self.state = replace(self.state, error=state.error, is_silent=True)
             return []
         last = max((hit.number for hit in state.hits), default=self.cursor)
-        if state.process != self.state.process or last < self.cursor:  # installed anew, before its clock was set back
+        if state.process != self.state.process or last < self.cursor:  # its clock was set back
             self.cursor = 0
         new = [hit for hit in state.hits if hit.number > self.cursor]
         self.cursor = max(self.cursor, last)
@@ -137,7 +134,7 @@ class Watching:
         count = f"#{format_ranges(sorted({each.reached for _, each in group}))}"
         clock = time.strftime("%H:%M:%S", time.localtime(hit.time))
         width, digits = self._widths = max(self._widths[0], len(ranks)), max(self._widths[1], len(count))
-        thread = f"  (thread {escape_controls(hit.thread[:MAX_THREAD])})" if hit.thread else ""
+        thread = f"  (thread {value_line(hit.thread)})" if hit.thread else ""
         return f"{clock}  {ranks:{width}}  {count:{digits}}  {_value_of(hit)}{thread}".rstrip()
 
     def notes(self) -> list[str]:
@@ -166,8 +163,6 @@ class Watching:
         Args:
             seconds: How long the watch has lasted.
         """
-        if not self._ranks:
-            return []
         rows: list[Sequence[str]] = [("", "reached", "reported", "skipped", "dropped", "spent", "last value")]
         for rank in self._ranks.values():
             state = rank.state

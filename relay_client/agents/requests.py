@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relay_client.agents.roster import Roster, absent_ranks
+from relay_client.agents.roster import absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ui.text import parse_chosen_ranks
 from relay_core.agent_api.announcement import AgentId, AgentInfo
@@ -159,20 +159,26 @@ async def ask_ranks(tunnels: Tunnels, question: Question) -> list[Reply]:
     A rank without a registered process, or whose agent does not respond, has a reply with the reason.
     """
     nodes = await ask_agents(tunnels, question)
-    found = [reply for node in nodes for reply in replies_of(tunnels.roster, node, question)]
+    found = [reply for node in nodes for reply in replies_of(tunnels, node, question)]
     return sorted([*found, *(_absent(tunnels, question, nodes) if found else ())], key=lambda reply: reply.port)
 
 
-def replies_of(roster: Roster, node: NodeReply, question: Question) -> list[Reply]:
+def replies_of(tunnels: Tunnels, node: NodeReply, question: Question) -> list[Reply]:
     """Return the replies of an agent's processes; if the agent has not replied, the reason for each chosen process.
 
-    A reply about a port that another agent owns is left out.
+    A reply about a port that the agent has not registered, or that another agent owns, is left out.
     """
     targets = node.agent.targets if node.error else ()
     chosen = (target for target in targets if question.selects(target.rank, target.port))
     failed = (Reply(target.port, target.rank, error=node.error, is_silent=True) for target in chosen)
-    found = [(reply, roster.owner(reply.port, time.time())) for reply in (*node.replies.processes, *failed)]
-    return [reply for reply, owner in found if owner is None or owner.agent.id == node.agent.id]
+    return [one for one in (*node.replies.processes, *failed) if _has_port(node.agent, one.port, tunnels)]
+
+
+def _has_port(agent: AgentInfo, port: int, tunnels: Tunnels) -> bool:
+    """Return whether a port is an agent's; if nobody has it any longer, whether it was when the agent was asked."""
+    if claim := tunnels.roster.owner(port, time.time()):
+        return claim.agent.id == agent.id
+    return not agent.id or port in {target.port for target in agent.targets}
 
 
 def _clean(text: str) -> str:

@@ -88,7 +88,8 @@ async def registration_limit(
         async with timeout(within):
             yield
     except TIMEOUT_ERRORS:
-        raise TimedOut(f"{_name(rank, port)} did not register within {within:g} s{reason()}", hint=LISTING) from None
+        sentence = f"{_name(rank, port)} did not register within {exact_duration(within)}{reason()}"
+        raise TimedOut(sentence, hint=LISTING) from None
 
 
 def waiting_text(rank: int, port: int | None, reason: str, *, within: float) -> str:

@@ -100,11 +100,7 @@ class Watch(Verb):
         return not len(roster) if self.wait or self.is_last else super().must_search(roster)
 
     def question(self) -> Question:
-        """Return the question to the processes.
-
-        Raises:
-            UsageError: the watch has no id, an expression is too long, or another field is invalid.
-        """
+        """Return the question to the processes; raises UsageError if a field is invalid."""
         from relay_core.agent_api import watch
 
         file, line = parse_place(self.place)
@@ -124,7 +120,7 @@ class Watch(Verb):
 
         Raises:
             NoListener: no chosen rank has a process.
-            UsageError: as in `question`.
+            UsageError: a field is invalid.
         """
         from relay_client.agents.requests import ask_agents, ask_first, with_absent
         from relay_client.agents.tunnels import no_process_error
@@ -135,12 +131,10 @@ class Watch(Verb):
             nodes = await ask_first(tunnels, question, _has_answered)
         else:
             nodes = await ask_agents(tunnels, question, within=LAST_SECONDS if self.is_last else None)
-        roster = tunnels.roster
-        found = [one for node in with_absent(tunnels, question, nodes) for one in _ranks_of(roster, node, question)]
+        found = [one for node in with_absent(tunnels, question, nodes) for one in _ranks_of(tunnels, node, question)]
         if not found:
-            ranks = parse_chosen_ranks(self.ranks) if not self.ports else None
-            if ranks is not None:
-                raise no_process_error((target for agent in roster for target in agent.targets), ranks)
+            if not self.ports and (ranks := parse_chosen_ranks(self.ranks)):
+                raise no_process_error((target for agent in tunnels.roster for target in agent.targets), ranks)
             raise NoListener("no matching process is registered", hint=LISTING)
         return Answer("", {"ranks": [encode(one) for one in sorted(found, key=lambda one: one.port)]})
 
@@ -150,13 +144,13 @@ def _has_answered(node: NodeReply) -> bool:
     return any(reply.answer is not None for reply in node.replies.processes)
 
 
-def _ranks_of(roster: Roster, node: NodeReply, question: Question) -> Iterator[WatchedRank]:
+def _ranks_of(tunnels: Tunnels, node: NodeReply, question: Question) -> Iterator[WatchedRank]:
     from relay_client.agents.requests import replies_of
     from relay_client.watching import WatchedRank
     from relay_core.agent_api.evaluation import MAX_SHOWN
     from relay_core.foreign import escape_controls, terminal_text
 
-    for reply in replies_of(roster, node, question):
+    for reply in replies_of(tunnels, node, question):
         state = reply.read(WatchedRank, lambda text: terminal_text(text[:MAX_SHOWN]))  # a value may have several lines
         yield replace(
             state,

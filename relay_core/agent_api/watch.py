@@ -79,10 +79,8 @@ class Watch(Question):
             raise UsageError("the watch has no id or no place")
         if max(len(self.expression), len(self.condition)) > MAX_EXPRESSION:
             raise UsageError(f"the expression or the condition is longer than {MAX_EXPRESSION} characters")
-        if self.every < 1:
-            raise UsageError("the watch has no valid frequency")
-        if not 0 < self.lasts <= MAX_LASTS:
-            raise UsageError(f"invalid duration of a watch: {self.lasts:g} s", hint=f"use at most {MAX_LASTS:.0f} s")
+        if self.every < 1 or not 0 < self.lasts <= MAX_LASTS:
+            raise UsageError(f"the watch has no valid frequency, or no duration of at most {MAX_LASTS:.0f} s")
         return super().checked()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import secrets
 from pathlib import Path, PurePath
 from typing import cast
@@ -13,9 +14,6 @@ from relay_client.verbs.verb import check
 from relay_client.verbs.watch import Watch, parse_place
 from relay_core.errors import UsageError
 from relay_core.program.options import argument_type
-
-MAX_NUMBER = 999_999_999
-"""Maximum of --every and --hits."""
 
 
 class WatchCommand(VerbCommand):
@@ -50,8 +48,8 @@ class WatchCommand(VerbCommand):
 
 
 def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_NUMBER)) and 0 < int(text) <= MAX_NUMBER):
-        raise UsageError(f"invalid number: '{text}'", hint=f"use a number from 1 to {MAX_NUMBER}")
+    if not re.fullmatch("[1-9][0-9]{0,8}", text):
+        raise UsageError(f"invalid number: '{text}'", hint="use a number from 1 to 999999999")
     return int(text)
 
 

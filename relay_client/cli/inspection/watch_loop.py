@@ -66,11 +66,7 @@ class WatchLoop:
                 await self._finish(started)
 
     async def _begin(self, started: float) -> Sequence[HitOf]:
-        """Install the watch, and return the first hits.
-
-        Raises:
-            NoValue: no rank can watch the line.
-        """
+        """Install the watch, and return the first hits; raises NoValue if no rank can watch the line."""
         try:
             hits = await self._poll()
         except asyncio.CancelledError:  # some ranks may have installed it
@@ -138,7 +134,7 @@ class WatchLoop:
             last = {"event": "ended", "text": self.end, "seconds": seconds, "ranks": self._watching.as_objects()}
             print(json.dumps(last), flush=True)
             return
-        for line in [self.end, *self._watching.table(seconds)]:
+        for line in [self.end, *(self._watching.table(seconds) if self._watching.cursors else ())]:
             _say(line)
 
 

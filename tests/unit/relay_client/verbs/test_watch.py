@@ -125,6 +125,14 @@ async def test_port_of_another_agent(relay: LocalRelay, nodes: tuple[WatchedNode
     assert ([0], ()) == ([*found], tuple(found[0].get("hits", ())))
 
 
+async def test_port_that_nobody_has(relay: LocalRelay, nodes: tuple[WatchedNode, WatchedNode]) -> None:
+    """What an agent answers about a port that it has not registered is left out, also if nobody else has."""
+    nodes[0].named = 7000
+    async with tunnels(relay) as client:
+        found = await Session(client).perform(Watch("train.py:88", "loss", watch_id="w"))
+    assert [1] == list(ranks_in(found))
+
+
 async def test_long_texts(relay: LocalRelay, nodes: tuple[WatchedNode, WatchedNode]) -> None:
     """A text that is longer than any value a process sends is cut."""
     nodes[0].text = "x" * 100_000

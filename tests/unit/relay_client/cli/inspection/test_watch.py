@@ -62,7 +62,7 @@ def test_invalid_number(option: str, number: str, capfd: pytest.CaptureFixture[s
     [
         (["x" * 20_000], "the expression or the condition is longer than 16384 characters"),
         (["x", "--when", "x" * 20_000], "the expression or the condition is longer than 16384 characters"),
-        (["x", "--for", "1200h"], "invalid duration of a watch: 4.32e+06 s"),
+        (["x", "--for", "1200h"], "the watch has no valid frequency, or no duration of at most 4294967 s"),
     ],
 )
 def test_limits(option: list[str], error: str) -> None:

@@ -98,7 +98,7 @@ async def test_end_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_restarted_job(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """Without processes for a shorter time, the watch goes on, and so it does after a lost connection."""
+    """Without processes for a shorter time, the watch continues, and also after a lost connection."""
     errors = [NoListener("no matching process is registered"), ConnectionLost("the relay-client has exited")]
     Ranks(monkeypatch, answer(1), *errors, answer(2, process="a 2"))
     await (watching := loop(replace(REQUEST, hits=2))).run()
