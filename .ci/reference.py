@@ -132,8 +132,10 @@ def _sections(parser: argparse.ArgumentParser, summary: str = "") -> Iterator[st
     shared = [
         action for group in parser._action_groups if group.title == CREDENTIALS for action in group._group_actions
     ]
-    described = {action.dest: action for action in forwarding_options()._actions if parser.prog == PROGRAM}
-    yield _options_table([described.get(action.dest, action) for action in parser._actions if action not in shared])
+    described = {_spelling(action): action for action in forwarding_options()._actions if parser.prog == PROGRAM}
+    yield _options_table(
+        [described.get(_spelling(action), action) for action in parser._actions if action not in shared]
+    )
     if shared:
         yield "This command also accepts the [credential options](#credential-options).\n"
     for action in parser._actions:
@@ -148,7 +150,10 @@ def _as_sentence(text: str) -> str:
 
 def _options_table(actions: Sequence[argparse.Action]) -> str:
     listed = [
-        action for action in actions if not isinstance(action, (argparse._HelpAction, argparse._SubParsersAction))
+        action
+        for action in actions
+        if not isinstance(action, (argparse._HelpAction, argparse._SubParsersAction))
+        and action.help != argparse.SUPPRESS
     ]
     return _table(("option", "meaning"), [(_spelling(action), _help(action)) for action in listed])
 

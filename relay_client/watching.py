@@ -11,7 +11,6 @@ from relay_client.compare.groups import label, shared_ranks, value_line
 from relay_core.agent_api.evaluation import Value
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.watch import Hit, Watched
-from relay_core.foreign import escape_controls
 from relay_core.records import parse
 from relay_core.value_parsers import format_ranges
 
@@ -55,10 +54,11 @@ class _Rank:
         if state.is_silent:
             self.state = replace(self.state, error=state.error, is_silent=True)
             return []
-        if state.process != self.state.process:
+        last = max((hit.number for hit in state.hits), default=self.cursor)
+        if state.process != self.state.process or last < self.cursor:  # its clock was set back
             self.cursor = 0
         new = [hit for hit in state.hits if hit.number > self.cursor]
-        self.cursor = max([self.cursor, *(hit.number for hit in new)])
+        self.cursor = max(self.cursor, last)
         self.state = replace(state, hits=())
         return new
 
@@ -96,7 +96,7 @@ class Watching:
             return f"the watch has ended (--hits {self._limit})"
         states = [rank.state for rank in self._ranks.values()]
         reasons = [state.ended or ("" if state.is_silent else state.error) for state in states]
-        return f"the watch has ended in all ranks: {escape_controls(reasons[0])}" if all(reasons) else ""
+        return f"the watch has ended in all ranks: {value_line(reasons[0])}" if all(reasons) else ""
 
     def received(self, answer: Mapping[str, Any]) -> list[HitOf]:
         """Take the `data` of an answer, and return its new hits in the order of their times."""
@@ -134,7 +134,7 @@ class Watching:
         count = f"#{format_ranges(sorted({each.reached for _, each in group}))}"
         clock = time.strftime("%H:%M:%S", time.localtime(hit.time))
         width, digits = self._widths = max(self._widths[0], len(ranks)), max(self._widths[1], len(count))
-        thread = f"  (thread {escape_controls(hit.thread)})" if hit.thread else ""
+        thread = f"  (thread {value_line(hit.thread)})" if hit.thread else ""
         return f"{clock}  {ranks:{width}}  {count:{digits}}  {_value_of(hit)}{thread}".rstrip()
 
     def notes(self) -> list[str]:
@@ -145,12 +145,16 @@ class Watching:
                 if (rank.state.port, sentence) not in self._noted:
                     self._noted.add((rank.state.port, sentence))
                     found.setdefault(sentence, []).append(rank.member)
-        return [f"{self._label(members)}: {escape_controls(sentence)}" for sentence, members in found.items()]
+        return [f"{self._label(members)}: {value_line(sentence)}" for sentence, members in found.items()]
 
-    def why_no_hits(self, place: str) -> str:
+    def why_no_hits(self, place: str, *, has_condition: bool) -> str:
         """Return why there may be no hits yet, with a hint."""
-        if reached := sum(rank.state.reached for rank in self._ranks.values()):
-            return f"no hit yet: the ranks have reached {place} {reached}x, but the condition has not been true"
+        states = [rank.state for rank in self._ranks.values()]
+        if reached := sum(state.reached for state in states):
+            skipped = sum(state.skipped for state in states)
+            what = "the condition has not been true" if has_condition else "no value has arrived"
+            rarely = f"; it was not evaluated {skipped}x" if skipped else ""
+            return f"no hit yet: the ranks have reached {place} {reached}x, but {what}{rarely}"
         return f"no hit yet: no rank has reached {place}. hint: 'relay-client stacks' shows where the ranks are"
 
     def table(self, seconds: float) -> list[str]:
@@ -164,9 +168,11 @@ class Watching:
             state = rank.state
             numbers = map(str, (state.reached, rank.reported, state.skipped, state.missed))
             rows.append((self._label([rank.member]), *numbers, f"{1000 * state.spent:.1f} ms", rank.last))
-        width = max(len(row[0]) for row in rows)
+        width, *widths = (max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1])
         lines = [
-            f"{first:{width}}{''.join(f'{each:>10}' for each in rest)}  {last}".rstrip() for first, *rest, last in rows
+            f"{first:{width}}{''.join(f'{each:>{max(8, size) + 2}}' for each, size in zip(rest, widths, strict=True))}"
+            f"  {last}".rstrip()
+            for first, *rest, last in rows
         ]
         worst = max(self._ranks.values(), key=lambda rank: rank.state.spent)
         spent, percent = 1000 * worst.state.spent, 100 * worst.state.spent / max(seconds, 0.001)
@@ -203,4 +209,4 @@ def _sentences(state: WatchedRank) -> Iterator[str]:
 
 
 def _value_of(hit: Hit) -> str:
-    return f"no value: {escape_controls(hit.error)}" if hit.error else value_line(hit.text)
+    return value_line(f"no value: {hit.error}" if hit.error else hit.text)

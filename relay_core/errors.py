@@ -19,6 +19,7 @@ connection strings.
     ├── ProtocolError              13   the peer violated the protocol
     ├── TimedOut                   14   an awaited event did not happen in time
     ├── NoClient                   15   no matching relay-client is running
+    ├── NoValue                    17   no rank can report a value
     └── NothingToRelease           18   no debugger of the relay-client holds the rank
 
 The codes themselves, including those that are not errors, are in `relay_core.exit_codes`.
@@ -197,6 +198,12 @@ class NoClient(RelayDebugError):
     """No relay-client of this user is running, or none that matches."""
 
     exit_code = exit_codes.NO_CLIENT
+
+
+class NoValue(RelayDebugError):
+    """No rank can report a value of the expression."""
+
+    exit_code = exit_codes.NO_VALUE
 
 
 class NothingToRelease(RelayDebugError):

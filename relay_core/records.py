@@ -31,9 +31,9 @@ MAX_COUNT = 2**63 - 1
 """Upper bound for integers such as process ids and thread ids."""
 MAX_LINK = 2048
 """Maximum number of characters in an address."""
-MAX_SECONDS = 1e11
-"""Upper bound for times and other numbers: the year 5138. It also excludes infinity, which Python's JSON decoder
-accepts."""
+MAX_SECONDS = 32_503_680_000.0
+"""Upper bound for times and other numbers: the end of the year 2999. `time.localtime` of Windows, which calls
+`_localtime64_s`, fails after the year 3000. It also excludes infinity, which Python's JSON decoder accepts."""
 
 T = TypeVar("T")
 Clean = Callable[[str], str]

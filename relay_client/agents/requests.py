@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -158,16 +159,26 @@ async def ask_ranks(tunnels: Tunnels, question: Question) -> list[Reply]:
     A rank without a registered process, or whose agent does not respond, has a reply with the reason.
     """
     nodes = await ask_agents(tunnels, question)
-    found = [reply for node in nodes for reply in replies_of(node, question)]
+    found = [reply for node in nodes for reply in replies_of(tunnels, node, question)]
     return sorted([*found, *(_absent(tunnels, question, nodes) if found else ())], key=lambda reply: reply.port)
 
 
-def replies_of(node: NodeReply, question: Question) -> tuple[Reply, ...]:
-    """Return the replies of an agent's processes; if the agent has not replied, the reason for each chosen process."""
+def replies_of(tunnels: Tunnels, node: NodeReply, question: Question) -> list[Reply]:
+    """Return the replies of an agent's processes; if the agent has not replied, the reason for each chosen process.
+
+    A reply about a port that the agent has not registered, or that another agent owns, is left out.
+    """
     targets = node.agent.targets if node.error else ()
     chosen = (target for target in targets if question.selects(target.rank, target.port))
     failed = (Reply(target.port, target.rank, error=node.error, is_silent=True) for target in chosen)
-    return (*node.replies.processes, *failed)
+    return [one for one in (*node.replies.processes, *failed) if _has_port(node.agent, one.port, tunnels)]
+
+
+def _has_port(agent: AgentInfo, port: int, tunnels: Tunnels) -> bool:
+    """Return whether a port is an agent's; if nobody has it any longer, whether it was when the agent was asked."""
+    if claim := tunnels.roster.owner(port, time.time()):
+        return claim.agent.id == agent.id
+    return not agent.id or port in {target.port for target in agent.targets}
 
 
 def _clean(text: str) -> str:

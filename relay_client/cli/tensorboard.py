@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from relay_client.cli import common
 from relay_client.tensorboard.selection import DEFAULT_FILTERS, Selection
+from relay_client.ui.text import exact_duration
 from relay_core.errors import RelayDebugError, TimedOut
 from relay_core.foreign import printable
 from relay_core.value_parsers import named, parse_port
@@ -178,4 +179,4 @@ async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort, within: flo
 
 def _timed_out(wanted: Destination, within: float, reason: RelayDebugError | None) -> TimedOut:
     why, hint = (reason.sentence, reason.hint) if reason else ("the search for agents has not finished", "")
-    return TimedOut(f"{wanted} was not available within {within:g} s: {why}", hint=hint)
+    return TimedOut(f"{wanted} was not available within {exact_duration(within)}: {why}", hint=hint)

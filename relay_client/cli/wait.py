@@ -17,7 +17,7 @@ from relay_client.cli.inspection.asking import find_client
 from relay_client.cli.running import add_client
 from relay_client.ranks.record import Target, target_record
 from relay_client.ranks.view import Kind
-from relay_client.ui.text import format_ranks, parse_ranks
+from relay_client.ui.text import exact_duration, format_ranks, parse_ranks
 from relay_core.agent_api.announcement import State
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, TimedOut
 from relay_core.exit_codes import INTERRUPTED
@@ -159,7 +159,7 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], s
         except TIMEOUT_ERRORS:
             verb = "register" if state == ANY else f"become '{state}'"
             raise TimedOut(
-                f"{format_ranks(missing())} did not {verb} within {within:g} s{obstacle}",
+                f"{format_ranks(missing())} did not {verb} within {exact_duration(within)}{obstacle}",
                 hint="run 'relay-client targets' to see what is registered",
             ) from None
     return True

@@ -14,7 +14,7 @@ from relay_client.agents.tunnels import Tunnels, blocking_holder, may_register, 
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
 from relay_client.ranks.record import Target
-from relay_client.ui.text import LISTING, duration, format_ports, format_ranks
+from relay_client.ui.text import LISTING, exact_duration, format_ports, format_ranks
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.agent_api.requests import Wake
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -88,12 +88,13 @@ async def registration_limit(
         async with timeout(within):
             yield
     except TIMEOUT_ERRORS:
-        raise TimedOut(f"{_name(rank, port)} did not register within {within:g} s{reason()}", hint=LISTING) from None
+        sentence = f"{_name(rank, port)} did not register within {exact_duration(within)}{reason()}"
+        raise TimedOut(sentence, hint=LISTING) from None
 
 
 def waiting_text(rank: int, port: int | None, reason: str, *, within: float) -> str:
     """Return what is shown while a rank or a logical port is awaited for `within` seconds."""
-    return f"waiting up to {duration(within)} for {_name(rank, port)}{reason}; press Ctrl-C to stop"
+    return f"waiting up to {exact_duration(within)} for {_name(rank, port)}{reason}; press Ctrl-C to stop"
 
 
 def missing_reason(rank: int, port: int | None, targets: Collection[TargetInfo | Target], why: RelayDebugError) -> str:

@@ -35,6 +35,16 @@ def duration(seconds: float) -> str:
     return f"{days} day{'s' if days > 1 else ''}"
 
 
+def exact_duration(seconds: float) -> str:
+    """Return a duration that somebody has chosen, in the largest unit in which it has no fraction.
+
+    >>> exact_duration(0.5), exact_duration(90), exact_duration(5400), exact_duration(90000)
+    ('0.5 s', '90 s', '90 min', '25 h')
+    """
+    size, unit = next(((size, unit) for size, unit in ((HOUR, "h"), (MINUTE, "min")) if not seconds % size), (1, "s"))
+    return f"{seconds / size:.12g} {unit}"
+
+
 def clock(unix_seconds: float) -> str:
     """Return the local time of day, as in `12:03`."""
     return time.strftime("%H:%M", time.localtime(unix_seconds))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from relay_client.ui.text import LISTING
+from relay_client.ui.text import LISTING, parse_chosen_ranks
 from relay_client.verbs.verb import Answer, Command, Verb
 from relay_core.errors import NoListener, UsageError
 
@@ -99,20 +99,13 @@ class Watch(Verb):
         """Return whether to search first; a program that asks repeatedly relies on the periodic search."""
         return not len(roster) if self.wait or self.is_last else super().must_search(roster)
 
-    async def perform(self, tunnels: Tunnels) -> Answer:
-        """Ask all agents; return soon after a process has answered.
-
-        Raises:
-            NoListener: no chosen rank has a process.
-            UsageError: the watch has no id, or an expression is too long.
-        """
-        from relay_client.agents.requests import ask_agents, ask_first, with_absent
+    def question(self) -> Question:
+        """Return the question to the processes; raises UsageError if a field is invalid."""
         from relay_core.agent_api import watch
-        from relay_core.records import encode
 
         file, line = parse_place(self.place)
         same = ("expression", "every", "hits", "lasts", "wait", "is_last", "ranks", "ports")
-        question = watch.Watch(
+        return watch.Watch(
             id=self.watch_id,
             file=file,
             line=line,
@@ -121,12 +114,27 @@ class Watch(Verb):
             seconds=self.wait + ANSWER_SECONDS,
             **{name: getattr(self, name) for name in same},
         ).checked()
+
+    async def perform(self, tunnels: Tunnels) -> Answer:
+        """Ask all agents; return soon after a process has answered.
+
+        Raises:
+            NoListener: no chosen rank has a process.
+            UsageError: a field is invalid.
+        """
+        from relay_client.agents.requests import ask_agents, ask_first, with_absent
+        from relay_client.agents.tunnels import no_process_error
+        from relay_core.records import encode
+
+        question = self.question()
         if self.wait and not self.is_last:
             nodes = await ask_first(tunnels, question, _has_answered)
         else:
             nodes = await ask_agents(tunnels, question, within=LAST_SECONDS if self.is_last else None)
-        found = [one for node in with_absent(tunnels, question, nodes) for one in _ranks_of(node, question)]
+        found = [one for node in with_absent(tunnels, question, nodes) for one in _ranks_of(tunnels, node, question)]
         if not found:
+            if not self.ports and (ranks := parse_chosen_ranks(self.ranks)):
+                raise no_process_error((target for agent in tunnels.roster for target in agent.targets), ranks)
             raise NoListener("no matching process is registered", hint=LISTING)
         return Answer("", {"ranks": [encode(one) for one in sorted(found, key=lambda one: one.port)]})
 
@@ -136,13 +144,14 @@ def _has_answered(node: NodeReply) -> bool:
     return any(reply.answer is not None for reply in node.replies.processes)
 
 
-def _ranks_of(node: NodeReply, question: Question) -> Iterator[WatchedRank]:
+def _ranks_of(tunnels: Tunnels, node: NodeReply, question: Question) -> Iterator[WatchedRank]:
     from relay_client.agents.requests import replies_of
     from relay_client.watching import WatchedRank
+    from relay_core.agent_api.evaluation import MAX_SHOWN
     from relay_core.foreign import escape_controls, terminal_text
 
-    for reply in replies_of(node, question):
-        state = reply.read(WatchedRank, terminal_text)  # a value may have several lines
+    for reply in replies_of(tunnels, node, question):
+        state = reply.read(WatchedRank, lambda text: terminal_text(text[:MAX_SHOWN]))  # a value may have several lines
         yield replace(
             state,
             rank=reply.rank,

@@ -20,8 +20,11 @@ from typing import Annotated, ClassVar
 from relay_core.agent_api.evaluation import MAX_EXPRESSION
 from relay_core.agent_api.questions import Question, Seconds
 from relay_core.errors import UsageError
-from relay_core.records import MAX_SECONDS, Wire, parse
+from relay_core.records import Wire, parse
 
+MAX_LASTS = 4_294_967.0
+"""Maximum duration of a watch in seconds, about 49 days: `threading.TIMEOUT_MAX` on Windows, which is 2**32 - 2 ms and
+the smallest of the limits on a wait."""
 LEASE = 30.0
 """Seconds without a question after which a process removes a watch: three times as long as `WAIT`."""
 WAIT = 10.0
@@ -79,9 +82,9 @@ class Watch(Question):
         if not (0 < len(self.id) <= MAX_ID and 0 < len(self.file) <= MAX_PATH and self.line >= 1):
             raise UsageError("the watch has no valid id or place")
         if max(len(self.expression), len(self.condition)) > MAX_EXPRESSION:
-            raise UsageError(f"the expression is longer than {MAX_EXPRESSION} characters")
-        if self.every < 1 or self.hits < 0 or not 0 < self.lasts < MAX_SECONDS:
-            raise UsageError("the watch has no valid frequency or duration")
+            raise UsageError(f"the expression or the condition is longer than {MAX_EXPRESSION} characters")
+        if self.every < 1 or self.hits < 0 or not 0 < self.lasts <= MAX_LASTS:
+            raise UsageError(f"the watch has no valid frequency, or no duration of at most {MAX_LASTS:.0f} s")
         return super().checked()
 
 

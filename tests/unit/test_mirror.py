@@ -63,7 +63,6 @@ COVERED_BY = {
     "tests/integration/test_event_files.py": "relay_client/tensorboard/ server",
     "tests/e2e/test_verbs.py": "relay_client/cli/inspection/ asking relay_client/verbs/ table verb",
     "tests/e2e/test_push.py": "relay_client/cli/ push relay_client/verbs/ push relay_agent/push/ sources",
-    "tests/e2e/test_watch.py": "relay_client/cli/inspection/ watch watch_loop",
     "tests/e2e/test_run_and_look.py": (
         "relay_client/cli/ pdb relay_client/cli/inspection/ verb_command relay_client/verbs/ stacks"
     ),

@@ -31,6 +31,15 @@ def test_the_pages_are_current():
     assert [] == module.stale_pages()
 
 
+def test_hidden_spellings():
+    """The page about commands has each option with its help, and no spelling that the help hides."""
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    (section,) = re.findall(r"## relay-client\n.*?(?=\n## )", page, re.DOTALL)
+    rows = [row for row in section.splitlines() if "--port" in row.split("|", 2)[:2][-1]]
+    assert ["| `--ports LIST` | local ports, such as 5678-5680,5690 (default: 5678) |"] == rows
+    assert argparse.SUPPRESS not in page
+
+
 def variables_in(path: Path) -> Iterator[str]:
     """Yield the names of variables in a module's strings, except for names of the module's own constants."""
     text = path.read_text()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import secrets
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import cast
 
 from relay_client.cli.common import parse_positive_duration, run_quietly
@@ -39,21 +40,25 @@ class WatchCommand(VerbCommand):
 
         limits = {name: getattr(arguments, name) for name in ("when", "every", "hits", "lasts")}
         place = _node_place(arguments.place)
-        request = self.request(arguments, place=place, watch_id=secrets.token_hex(8), **limits)
+        request = cast("Watch", self.request(arguments, place=place, watch_id=secrets.token_hex(8), **limits))
         check(request, lambda field: f"--{field}")
-        loop = WatchLoop(arguments, cast("Watch", request))
+        request.question()
+        loop = WatchLoop(arguments, request)
         return run_quietly(arguments, loop.run()) or loop.status
 
 
 def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 10**9):
-        raise UsageError(f"invalid number: '{text}'", hint="use a number above 0")
+    if not re.fullmatch("[1-9][0-9]{0,8}", text):
+        raise UsageError(f"invalid number: '{text}'", hint="use a number from 1 to 999999999")
     return int(text)
 
 
 def _node_place(place: str) -> str:
     """Return a place as the nodes know it: a file below the current directory, which is the job's, is relative."""
-    from relay_client.push.deliver import node_paths
+    from relay_client.push.deliver import absolute_paths, node_paths
 
     file, line = parse_place(place)
-    return f"{node_paths(Path(file))[-1]}:{line}"
+    local, shown = absolute_paths(Path(file)), node_paths(Path(file))[-1]
+    if shown in local:  # not below it: the path on the nodes, unless it begins at the current directory
+        shown = local[0] if ".." in PurePath(file).parts else file
+    return f"{shown}:{line}"

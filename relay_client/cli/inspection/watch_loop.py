@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from relay_client.cli.inspection.asking import Perform, performing
-from relay_client.ui.text import MINUTE, duration
+from relay_client.ui.text import exact_duration
 from relay_client.verbs.watch import LAST_SECONDS, Cursor, Watch
 from relay_client.watching import HitOf, Watching, hit_as_object
 from relay_core.agent_api.watch import WAIT
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import NoListener, RelayDebugError
+from relay_core.errors import NoListener, NoValue, RelayDebugError
 from relay_core.exit_codes import NO_VALUE, SUCCESS
 from relay_core.foreign import escape_controls
 
@@ -55,22 +55,27 @@ class WatchLoop:
         """
         clock = asyncio.get_running_loop().time
         async with performing(self._arguments) as self._perform:
-            started = clock()
-            hits = await self._poll()
-            if not self._watching.ranks:
-                self._say_notes()
-                self.status = NO_VALUE
-                logger.error("no rank can watch %s", self._request.place)
-                return
-            lasts = self._request.lasts
-            limit = f"{lasts:g} s" if lasts % MINUTE else duration(lasts)
-            _say(f"watching {self._request.place} in {self._watching.ranks}, for {limit} or until Ctrl-C")
-            self._print(hits)
+            started, limit = clock(), exact_duration(self._request.lasts)
+            hits = await self._begin(started)
             try:
+                _say(f"watching {self._request.place} in {self._watching.ranks}, for {limit} or until Ctrl-C")
+                self._print(hits)
                 self.end = await self._until_over(started) or f"the watch has ended after {limit}"
                 self.status = SUCCESS if self._watching.reported else NO_VALUE
             finally:
                 await self._finish(started)
+
+    async def _begin(self, started: float) -> Sequence[HitOf]:
+        """Install the watch, and return the first hits; raises NoValue if no rank can watch the line."""
+        try:
+            hits = await self._poll()
+        except asyncio.CancelledError:  # some ranks may have installed it
+            await self._finish(started)
+            raise
+        if not self._watching.ranks:
+            self._say_notes()
+            raise NoValue(f"no rank can watch {self._request.place}")
+        return hits
 
     async def _until_over(self, started: float) -> str:
         """Return why the watch has ended; "" if its time is over."""
@@ -95,7 +100,7 @@ class WatchLoop:
                 return "all ranks have ended"
             if not (is_explained or self._watching.reported or clock() - started < WAIT):
                 is_explained = True
-                _say(self._watching.why_no_hits(self._request.place))
+                _say(self._watching.why_no_hits(self._request.place, has_condition=bool(self._request.when)))
             if not hits:
                 await asyncio.sleep(max(0.0, asked + INTERVAL - clock()))
         return ""
@@ -129,7 +134,7 @@ class WatchLoop:
             last = {"event": "ended", "text": self.end, "seconds": seconds, "ranks": self._watching.as_objects()}
             print(json.dumps(last), flush=True)
             return
-        for line in [self.end, *self._watching.table(seconds)]:
+        for line in [self.end, *(self._watching.table(seconds) if self._watching.cursors else ())]:
             _say(line)
 
 

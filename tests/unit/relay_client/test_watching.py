@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from relay_client.watching import Watching
-from relay_core.agent_api.watch import Hit
+from relay_core.agent_api.watch import MAX_HITS, Hit
 from relay_core.records import encode
 
 PLACE = "step train.py:88"
@@ -98,6 +98,9 @@ def test_texts_of_the_job() -> None:
     (long,) = shown(watching, entry(0, hit(3, "x" * 9999)))
     assert long.endswith("xxx...")
     assert 520 > len(long)
+    (error,) = shown(watching, entry(0, hit(4, "", error="x" * 9999, thread="y" * 9999), note="z" * 9999))
+    assert 1100 > len(error)
+    assert 520 > len(watching.notes()[0])
     assert not any(char in line for char in "\n\x1b\x07" for line in watching.table(1.0))
 
 
@@ -139,17 +142,20 @@ def test_end_in_the_ranks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reached", "why"),
+    ("reached", "skipped", "has_condition", "why"),
     [
-        (0, "no hit yet: no rank has reached a.py:1. hint: 'relay-client stacks' shows where the ranks are"),
-        (8, "no hit yet: the ranks have reached a.py:1 8x, but the condition has not been true"),
+        (0, 0, True, "no rank has reached a.py:1. hint: 'relay-client stacks' shows where the ranks are"),
+        (8, 0, True, "the ranks have reached a.py:1 8x, but the condition has not been true"),
+        (8, 7, True, "the ranks have reached a.py:1 8x, but the condition has not been true; it was not evaluated 7x"),
+        (8, 0, False, "the ranks have reached a.py:1 8x, but no value has arrived"),
+        (8, 8, False, "the ranks have reached a.py:1 8x, but no value has arrived; it was not evaluated 8x"),
     ],
 )
-def test_no_hits(reached: int, why: str) -> None:
-    """Without hits, the user learns whether the line is reached at all."""
+def test_no_hits(reached: int, skipped: int, has_condition: bool, why: str) -> None:
+    """Without hits, the user learns whether the line is reached, and whether what is evaluated there was not true."""
     watching = Watching()
-    watching.received({"ranks": [entry(0, reached=reached)]})
-    assert why == watching.why_no_hits("a.py:1")
+    watching.received({"ranks": [entry(0, reached=reached, skipped=skipped)]})
+    assert f"no hit yet: {why}" == watching.why_no_hits("a.py:1", has_condition=has_condition)
 
 
 def test_table() -> None:
@@ -162,6 +168,44 @@ def test_table() -> None:
         "rank 1      4711         0         3         0    0.0 ms",
         "cost: 12.5 ms of 50 s in rank 0 (0.025 %)",
     ] == watching.table(50.0)
+
+
+def test_large_numbers() -> None:
+    """Columns with large numbers are aligned, and at least two spaces apart."""
+    watching = Watching()
+    shown(watching, entry(0, reached=10**12, skipped=10**11, missed=2**63 - 1, spent=1e8), entry(1, reached=1))
+    title, *rows, _ = watching.table(1e9)
+    ends = [match.end() for match in re.finditer(r"(?<=  )\w+", title)][:-1]
+    for row in rows:
+        assert ends == [match.end() for match in re.finditer(r"(?<=  )\S+(?: ms)?", row)], (title, row)
+    assert ["rank 0", "1000000000000", "0", "100000000000", "9223372036854775807"] == re.split(" {2,}", rows[0])[:-1]
+
+
+def test_number_below_the_last_one() -> None:
+    """Smaller numbers, after the clock of the node was set back, begin a new count; each hit is shown once."""
+    watching = Watching()
+    assert 1 == len(shown(watching, entry(0, hit(2**63 - 1, reached=1))))
+    assert ["rank 0        #1  0.5", "rank 0        #2  0.5"] == shown(watching, entry(0, hit(1), hit(2)))
+    assert ["rank 0        #3  0.5"] == shown(watching, entry(0, hit(2), hit(3)))
+    assert {5678: 3} == watching.cursors
+
+
+def test_impossible_number() -> None:
+    """A hit with a number that no process can have is left out, and does not keep later ones from being shown."""
+    watching = Watching()
+    assert ["rank 0        #1  0.5"] == shown(watching, entry(0, hit(1), hit(10**30), hit(-1)))
+    assert ["rank 0        #2  0.5"] == shown(watching, entry(0, hit(1), hit(2)))
+
+
+@pytest.mark.parametrize("time", [float("nan"), float("inf"), 1e300, -1.0, 32_503_680_000.0])
+def test_impossible_time(time: float) -> None:
+    """A hit whose time is invalid, or in the far future, is shown."""
+    assert ["rank 0        #1  0.5"] == shown(Watching(), entry(0, hit(1, time=time)))
+
+
+def test_number_of_hits_in_an_answer() -> None:
+    """More hits than a process may send in an answer are left out."""
+    assert MAX_HITS == len(shown(Watching(), entry(0, *map(hit, range(1, 2 * MAX_HITS)))))
 
 
 def test_several_jobs() -> None:

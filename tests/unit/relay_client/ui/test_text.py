@@ -2,7 +2,8 @@
 
 import pytest
 
-from relay_client.ui.text import duration, format_ranks
+from relay_client.ui.text import duration, exact_duration, format_ranks
+from relay_core.value_parsers import parse_duration
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,25 @@ from relay_client.ui.text import duration, format_ranks
 def test_durations(seconds: float, text: str) -> None:
     """A duration has one or two units."""
     assert text == duration(seconds)
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [
+        ("0.5", "0.5 s"),
+        ("1", "1 s"),
+        ("90s", "90 s"),
+        ("60m", "1 h"),
+        ("90m", "90 min"),
+        ("1.5h", "90 min"),
+        ("25h", "25 h"),
+        ("3601", "3601 s"),
+        ("4294967", "4294967 s"),
+    ],
+)
+def test_chosen_durations(typed: str, text: str) -> None:
+    """A duration that somebody has chosen is shown without rounding."""
+    assert text == exact_duration(parse_duration(typed))
 
 
 def test_lists_of_ranks() -> None:

@@ -10,11 +10,12 @@ import pytest
 from relay_client.agents import requests
 from relay_client.verbs.verb import Session
 from relay_client.verbs.watch import Cursor, Watch, parse_place
+from relay_core.agent_api.evaluation import MAX_SHOWN
 from relay_core.agent_api.questions import NodeReplies, Question, Reply
 from relay_core.agent_api.requests import Ready, Wake
 from relay_core.agent_api.watch import Hit, Watched
 from relay_core.agent_api.watch import Watch as WatchQuestion
-from relay_core.errors import UsageError
+from relay_core.errors import NoListener, UsageError
 from relay_core.records import encode
 from tests.support.machine.deadline import DEADLINE
 from tests.support.network.fleet import Node, agent, process, tunnels
@@ -31,6 +32,9 @@ class WatchedNode(Node):
         self.hit = asyncio.Event()
         self.asked = asyncio.Event()
         self.delay = 0.0
+        self.text = "0.5\n\x1b[31m1"
+        self.named = 0
+        """The port that its answers name; 0 for that of its process."""
         self.questions: list[WatchQuestion] = []
 
     async def answer(self, request: Wake | Question) -> Ready | NodeReplies:
@@ -42,9 +46,11 @@ class WatchedNode(Node):
             await self.hit.wait()
         await asyncio.sleep(self.delay)
         (target,) = self.targets()
-        hits = (Hit(1, 7, 1e9, "0.5\n\x1b[31m1"),) if self.hit.is_set() else ()
+        if not request.selects(target.fields["rank"], target.logical_port):
+            return NodeReplies()
+        hits = (Hit(1, 7, 1e9, self.text),) if self.hit.is_set() else ()
         state = Watched(hits, "step train.py:88", 7)
-        return NodeReplies((Reply(target.logical_port, target.fields["rank"], encode(state), pid=12),))
+        return NodeReplies((Reply(self.named or target.logical_port, target.fields["rank"], encode(state), pid=12),))
 
 
 def ranks_in(answer: Any) -> Mapping[int, Mapping[str, Any]]:
@@ -107,6 +113,44 @@ async def test_first_agent_with_hits(relay: LocalRelay, nodes: tuple[WatchedNode
         assert [1] == list(ranks_in(await session.perform(replace(POLL, after=after))))
         assert {"5678": 1, "5679": 0} == second.questions[-1].after
         assert {"w"} == {question.id for node in nodes for question in node.questions}
+
+
+async def test_port_of_another_agent(relay: LocalRelay, nodes: tuple[WatchedNode, WatchedNode]) -> None:
+    """What an agent answers about a port that another agent has registered is left out."""
+    _, second = nodes
+    second.named, second.delay = 5678, 5 * requests.GRACE
+    second.hit.set()
+    async with tunnels(relay) as client:
+        found = ranks_in(await Session(client).perform(Watch("train.py:88", "loss", watch_id="w")))
+    assert ([0], ()) == ([*found], tuple(found[0].get("hits", ())))
+
+
+async def test_port_that_nobody_has(relay: LocalRelay, nodes: tuple[WatchedNode, WatchedNode]) -> None:
+    """What an agent answers about a port that it has not registered is left out, also if nobody else has."""
+    nodes[0].named = 7000
+    async with tunnels(relay) as client:
+        found = await Session(client).perform(Watch("train.py:88", "loss", watch_id="w"))
+    assert [1] == list(ranks_in(found))
+
+
+async def test_long_texts(relay: LocalRelay, nodes: tuple[WatchedNode, WatchedNode]) -> None:
+    """A text that is longer than any value a process sends is cut."""
+    nodes[0].text = "x" * 100_000
+    nodes[0].hit.set()
+    async with tunnels(relay) as client:
+        found = ranks_in(await Session(client).perform(Watch("train.py:88", "loss", watch_id="w")))
+    assert MAX_SHOWN == len(found[0]["hits"][0]["text"])
+
+
+async def test_ranks_that_do_not_exist(relay: LocalRelay, nodes: tuple[WatchedNode, WatchedNode]) -> None:
+    """If no process has the rank, the error names those that are registered; otherwise, the rank is not found."""
+    async with tunnels(relay) as client:
+        session = Session(client)
+        with pytest.raises(NoListener) as raised:
+            await session.perform(Watch("train.py:88", "loss", watch_id="w", ranks="9"))
+        found = ranks_in(await session.perform(Watch("train.py:88", "loss", watch_id="w", ranks="0,9")))
+    assert "no process has rank 9. hint: use a registered rank: 0-1" == str(raised.value)
+    assert {0: "", 9: "not found"} == {rank: entry.get("error", "") for rank, entry in found.items()}
 
 
 async def test_slow_agent(

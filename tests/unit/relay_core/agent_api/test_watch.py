@@ -1,10 +1,11 @@
 """Facts about the question about a watched line."""
 
+import threading
 from typing import Any
 
 import pytest
 
-from relay_core.agent_api.watch import Hit, Watch, Watched
+from relay_core.agent_api.watch import MAX_LASTS, Hit, Watch, Watched
 from relay_core.errors import UsageError
 from relay_core.records import encode, parse
 
@@ -20,12 +21,28 @@ def test_question() -> None:
 
 
 @pytest.mark.parametrize(
-    "field", [{"id": ""}, {"line": 0}, {"file": ""}, {"every": 0}, {"lasts": 0.0}, {"condition": "x" * 20_000}]
+    "field",
+    [
+        {"id": ""},
+        {"line": 0},
+        {"file": ""},
+        {"every": 0},
+        {"lasts": 0.0},
+        {"lasts": MAX_LASTS + 1},
+        {"condition": "x" * 20_000},
+        {"expression": "x" * 20_000},
+    ],
 )
 def test_invalid_question(field: dict[str, Any]) -> None:
-    """A question without a place, with a frequency or duration of zero or with a long expression is refused."""
+    """A question without a place, with an invalid frequency or duration or with a long expression is refused."""
     with pytest.raises(UsageError):
         Watch.parse_body(encode(Watch(**{**VALID, **field})))
+
+
+def test_longest_duration() -> None:
+    """A watch may last as long as a thread can wait on any system: 2**32 - 2 ms on Windows."""
+    assert (2**32 - 2) // 1000 == MAX_LASTS <= threading.TIMEOUT_MAX
+    assert MAX_LASTS == Watch.parse_body({**VALID, "lasts": MAX_LASTS}).lasts
 
 
 def test_answer() -> None:
