@@ -184,13 +184,44 @@ def calls_outside_loops(frame: FrameType) -> list[FrameType]:
     return found
 
 
-_JUMPS = {*dis.hasjrel, *dis.hasjabs} - {dis.opmap.get("JUMP_BACKWARD_NO_INTERRUPT")}
-"""The instructions that end loops, and other jumps; the excluded one is that of an `await`."""
+_JUMPS = {*dis.hasjrel, *dis.hasjabs}
+_ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
+_ENDS |= {"JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
+"""The instructions after which the next one is not executed."""
 
 
 def _is_in_loop(frame: FrameType) -> bool:
-    jumps = (each for each in dis.get_instructions(frame.f_code) if each.opcode in _JUMPS)
-    return any(jump.argval <= frame.f_lasti <= jump.offset for jump in jumps)
+    """Return whether a frame may execute its current instruction again, also after an exception.
+
+    The order of the instructions does not show that: from Python 3.12, handlers of exceptions are at the end, and jump
+    back to what follows their statement.
+    """
+    steps = [*dis.get_instructions(frame.f_code)]
+    indices = {step.offset: index for index, step in enumerate(steps)}
+    handlers = _handlers(frame.f_code, steps)
+    here = sum(step.offset <= frame.f_lasti for step in steps) - 1  # which may be between two of them, after a cache
+    seen: set[int] = set()
+    waiting = [here] if here >= 0 else []
+    while waiting and here not in seen:
+        step = steps[index := waiting.pop()]
+        targets = {target for start, end, target in handlers if start <= step.offset < end}
+        targets |= {step.argval} if step.opcode in _JUMPS else set()
+        following = {indices[target] for target in targets}
+        following = {each for each in following if steps[each].opname != "SEND"}  # the wait of an `await`
+        following |= {index + 1} if step.opname not in _ENDS else set()
+        waiting += following - seen
+        seen |= following
+    return here in seen
+
+
+def _handlers(code: CodeType, steps: Iterable[dis.Instruction]) -> list[tuple[int, int, int]]:
+    """Return where exceptions are handled: the offsets of the first instruction, the one after the last, the handler.
+
+    In Python 3.10, where blocks are begun by instructions, all between these and the handler counts.
+    """
+    if sys.version_info >= (3, 11):
+        return [(each.start, each.end, each.target) for each in dis.Bytecode(code).exception_entries]
+    return [(step.offset, step.argval, step.argval) for step in steps if step.opname.startswith("SETUP_")]
 
 
 def suspended_frames() -> list[FrameType]:

@@ -140,6 +140,36 @@ def retried(found: list[str]) -> None:
         return
 
 
+def entered(found: list[str]) -> None:
+    with contextlib.suppress(ValueError):
+        found.clear()
+    try:
+        found.clear()
+    except ValueError:
+        found.append("")
+    here(found)
+
+
+def finished(found: list[str]) -> None:
+    try:
+        here(found)
+    finally:
+        for _ in range(2):
+            pass
+
+
+def waiting(found: list[str]) -> None:
+    async def awaited() -> None:
+        here(found)
+
+    async def outer() -> None:
+        for _ in range(1):
+            await awaited()
+
+    with contextlib.suppress(StopIteration):
+        outer().send(None)
+
+
 def awaiting(found: list[str]) -> None:
     async def awaited() -> None:
         here(found)
@@ -157,7 +187,10 @@ def awaiting(found: list[str]) -> None:
         (once, ["once", "here"]),
         (repeated, ["repeated"]),
         (retried, ["retried"]),
+        (entered, ["entered", "here"]),
+        (finished, ["finished", "here"]),
         (awaiting, ["awaiting", "outer", "awaited", "here"]),
+        (waiting, ["waiting", "outer"]),
     ],
 )
 def test_calls_outside_loops(function: Callable[[list[str]], None], expected: list[str]):
