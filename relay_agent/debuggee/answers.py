@@ -77,7 +77,7 @@ def _push(process: Process, body: Body) -> object:
     request = parse(Push, body)
     trigger = sys.modules.get("relay_agent.trigger.table")
     if trigger is not None:
-        trigger.watches.pause(request.seconds + LEASE)
+        trigger.watches.pause(request.id, request.seconds + LEASE)
 
     def start(respond: Respond) -> None:
         def finished(result: Pushed) -> None:
@@ -86,7 +86,7 @@ def _push(process: Process, body: Body) -> object:
                 process.log(escape_controls(f"{request.user} replaced the code in {result.file} ({result.summary})"))
             respond(encode(result))
             if trigger is not None and (result.error or request.phase in {Phase.COMMIT, Phase.ABORT}):
-                trigger.watches.resume()
+                trigger.watches.resume(request.id)
 
         start_phase(request, finished, is_armed=debugger.is_armed)
 

@@ -3,8 +3,11 @@
 Python executes pending calls (`Py_AddPendingCall`) in the main thread. They need no signal handler, and debuggers use
 a different mechanism. Python has room for 32 of them and refuses more, as long as the main thread executes C code.
 
-The interface is in C, so the caller has to keep a function alive until Python has called it; Python would call freed
-memory. Only accepted functions are kept here, so that refused ones do not displace those that are still waiting.
+The interface is in C, so the caller has to keep alive what Python will call; Python would use freed memory. Only
+accepted calls are kept here, so that refused ones do not displace those that are still waiting.
+
+What Python calls is a function of its own, `PyObject_IsTrue`, which calls `__bool__`. A function that ctypes makes
+would swallow an exception that a signal handler of the job raises meanwhile.
 """
 
 from __future__ import annotations
@@ -17,23 +20,34 @@ from typing import Any
 from relay_agent.job.own_settrace import settrace
 
 _pending: deque[object] = deque(maxlen=64)
-"""The functions that Python has accepted most recently, more than it has room for."""
+"""The calls that Python has accepted most recently, more than it has room for."""
+
+
+class _Call:
+    """A call whose truth is that it was executed."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function = function
+
+    def __bool__(self) -> bool:
+        function = self.__dict__.pop("_function")  # what it refers to is not kept any longer
+        function()
+        return False
 
 
 def add_pending_call(function: Callable[[], object]) -> bool:
-    """Have the main thread call a function, which must not raise; return False if Python has no room for it now."""
+    """Have the main thread call a function; return False if Python has no room for it now.
+
+    The function must not raise; an exception of a signal handler is raised in the job's code.
+    """
     import ctypes  # noqa: PLC0415 - in debug runs only
 
-    waiting = [function]
-
-    def call(_argument: object) -> int:
-        waiting.pop()()  # what the function refers to is not kept any longer
-        return 0
-
-    pending = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
-    is_accepted: bool = ctypes.pythonapi.Py_AddPendingCall(pending, None) == 0
+    call = _Call(function)
+    add = ctypes.pythonapi["Py_AddPendingCall"]  # not an attribute, whose argument types others may set
+    add.argtypes = (ctypes.c_void_p, ctypes.py_object)
+    is_accepted: bool = add(ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p), call) == 0
     if is_accepted:
-        _pending.append(pending)
+        _pending.append(call)
     return is_accepted
 
 

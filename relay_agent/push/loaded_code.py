@@ -2,16 +2,20 @@
 
 Why functions are searched for among all objects (`gc.get_objects`) and not from the modules: a module leads only to
 what has a name in it or in its classes. A function in a closure, under a decorator or in a table of callbacks would
-keep the old code, and the job would execute both versions. The price is a pass over all objects of the process, mostly
-with the GIL held: about 0.3 s for a million objects on two busy cores. The search from the modules remains for objects
-that the collector does not list (`gc.freeze`).
+keep the old code, and the job would execute both versions. The price is a pass over all objects of the process with the
+GIL held: 50 ms for a million objects. The search from the modules remains for objects that the collector does not list
+(`gc.freeze`).
+
+Why that pass is a single expression in C (`callables`): another thread must not continue while somebody refers to all
+objects. A tuple that it is making must have no other reference (`tuple(generator)` would raise SystemError), and an
+object that it drops would be freed later, by the wrong thread.
 
 Why code objects are compared by identity: `==` compares what they do and ignores the file, so two equal functions of
 different modules would be taken for each other.
 
 Why frames have two sources: a frame that executes is known to the interpreter only, and a suspended generator or
-coroutine only to the collector, since no thread leads to it. A suspended one counts as running: it continues with the
-old code, which a push has to report.
+coroutine only to the collector, since no thread leads to it (`gc.get_referrers` finds those that have the code). A
+suspended one counts as running: it continues with the old code, which a push has to report.
 
 What is ugly: a module is found by its path, and in a library only if it has the file's name. Resolving all links of
 thousands of files of libraries would take longer than the push, so a library that was loaded through a link with
@@ -22,12 +26,14 @@ from __future__ import annotations
 
 import dis
 import gc
+import inspect
+import itertools
 import os
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType, ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from relay_agent.inject._relay_debug_programs import what_runs
 from relay_agent.job.paths import start_directory
@@ -123,12 +129,18 @@ def functions_beside_users(names: set[str]) -> dict[int, str]:
 
 def all_functions() -> dict[int, FunctionType]:
     """Return all functions of this process by their ids; after `gc.freeze`, those that modules and classes have."""
-    found = {id(each): each for each in gc.get_objects() if type(each) is FunctionType}
+    found = {id(each): each for each in callables() if type(each) is FunctionType}
     if not gc.get_freeze_count():
         return found
     # `isinstance` would ask `__class__`, which can be code of the job, as that of torch.distributed.reduce_op is.
     modules = [each for each in list(sys.modules.values()) if issubclass(type(each), ModuleType)]
-    return found | {id(each): each for module in modules for each in _reachable(vars(module), set())}
+    names = [object.__getattribute__(each, "__dict__") for each in modules]  # a lazy module would be loaded by `vars`
+    return found | {id(each): each for own in names for each in _reachable(own, set())}
+
+
+def callables() -> list[Any]:
+    """Return all callable objects of this process that the collector lists; no Python code is executed meanwhile."""
+    return list(filter(callable, itertools.chain.from_iterable(map(gc.get_objects, (None,)))))
 
 
 def _uses(code: CodeType, names: set[str]) -> bool:
@@ -153,21 +165,21 @@ def _qualified_names(functions: list[FunctionType]) -> dict[int, str]:
 
 
 def running_codes(
-    codes: Container[int], threads: Mapping[int | None, str], without: FrameType | None = None
+    codes: Sequence[CodeType], threads: Mapping[int | None, str], without: FrameType | None = None
 ) -> list[tuple[int, str]]:
     """Return where code is being executed, with the id of the code object: `is running at train.py:41 in MainThread`.
 
     Args:
-        codes: The ids of the code objects.
+        codes: The code objects.
         threads: The names of the threads by their idents.
         without: A frame to omit.
     """
     found = []
+    ids = {*map(id, codes)}
     for ident, frame in all_frames():
-        if (code := code_id(frame)) in codes and frame is not without:
+        if (code := code_id(frame)) in ids and frame is not without:
             found.append((code, f"is running at {_place(frame)} in {threads.get(ident, 'a thread')}"))
-    suspended = ((code_id(frame), f"is suspended at {_place(frame)}") for frame in suspended_frames())
-    return [*found, *((code, where) for code, where in suspended if code in codes)]
+    return [*found, *((code_id(frame), f"is suspended at {_place(frame)}") for frame in suspended_frames(codes))]
 
 
 def calls_outside_loops(frame: FrameType) -> list[FrameType]:
@@ -224,9 +236,16 @@ def _handlers(code: CodeType, steps: Iterable[dis.Instruction]) -> list[tuple[in
     return [(step.offset, step.argval, step.argval) for step in steps if step.opname.startswith("SETUP_")]
 
 
-def suspended_frames() -> list[FrameType]:
-    """Return the frames of all generators and coroutines that have started and are not being executed."""
-    return [frame for frame in map(_suspended_frame, gc.get_objects()) if frame is not None]
+_SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def suspended_frames(codes: Iterable[CodeType]) -> list[FrameType]:
+    """Return the frames of the generators and coroutines of these code objects that are not being executed."""
+    wanted = [code for code in codes if code.co_flags & _SUSPENDED]
+    ids = {*map(id, wanted)}
+    wanted += [each.code for each in list(watched_codes.values()) if id(each.original) in ids]
+    found = map(_suspended_frame, gc.get_referrers(*wanted) if wanted else ())
+    return [frame for frame in found if frame is not None]
 
 
 def _suspended_frame(value: object) -> FrameType | None:
@@ -269,7 +288,7 @@ def _reachable(names: dict[str, object], seen: set[int]) -> Iterator[FunctionTyp
             yield value
         elif issubclass(type(value), type) and id(value) not in seen:
             seen.add(id(value))
-            yield from _reachable(dict(vars(value)), seen)
+            yield from _reachable(dict(type.__getattribute__(value, "__dict__")), seen)  # no code of a metaclass
 
 
 def _path(module: object) -> str:

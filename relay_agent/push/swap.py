@@ -113,9 +113,10 @@ class Swap:
             scope.commit()
         for change in changes:
             change.apply()
-        outdated = {id(code): name for (name, _), code in _replaced.items() if self._is_outdated(name, code)}
-        for code, where in running_codes(outdated, threads, held):
-            self._kept_as_is([f"{outdated[code]}() {where}: this call executes the old code until it returns"])
+        outdated = [(name, code) for (name, _), code in _replaced.items() if self._is_outdated(name, code)]
+        names = {id(code): name for name, code in outdated}
+        for number, where in running_codes([code for _, code in outdated], threads, held):
+            self._kept_as_is([f"{names[number]}() {where}: this call executes the old code until it returns"])
 
     def _is_outdated(self, name: str, code: CodeType) -> bool:
         """Return whether a function that is in the file has other code there."""

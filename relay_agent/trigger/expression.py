@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import signal
@@ -10,7 +11,7 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from relay_agent.job.stderr import describe_exception
-from relay_agent.stacks.in_process import namespace_of
+from relay_agent.stacks.in_process import namespace_of, with_callers
 from relay_core.errors import ConfigurationError
 
 OWN_REFERENCES = 3
@@ -40,10 +41,20 @@ class Expression(NamedTuple):
         return cls(code, any(isinstance(each, CodeType) for each in code.co_consts))
 
     def value(self, frame: FrameType, names: dict[str, Any]) -> Any:
-        """Return the value in a frame with these local names."""
+        """Return the value in a frame with these local names; torch records no gradients meanwhile."""
+        scope = frame.f_globals
+        if self.has_scopes or not dict.__contains__(scope, "__builtins__"):  # which `eval` would add
+            scope = {**scope}
         if self.has_scopes:
-            return eval(self.code, {**frame.f_globals, **names})  # noqa: S307 - with the rights of a debugger
-        return eval(self.code, frame.f_globals, names)  # noqa: S307 - as above
+            scope = names = {**scope, **names}
+        with _without_gradients():
+            return eval(self.code, scope, names)  # noqa: S307 - with the rights of a debugger
+
+
+def _without_gradients() -> contextlib.AbstractContextManager[object]:
+    """Return what keeps torch from saving tensors; activation checkpointing would find more in its first run."""
+    no_grad: Any = getattr(sys.modules.get("torch"), "no_grad", contextlib.nullcontext)
+    return no_grad()  # type: ignore[no-any-return] # a context manager
 
 
 def local_names(frame: FrameType) -> dict[str, Any]:
@@ -73,6 +84,22 @@ def failure(error: BaseException) -> str:
         if _is_of_signal(hostile):
             raise
         return str(type.__dict__["__name__"].__get__(type(error)))  # without the code of a metaclass
+
+
+def forget_evaluation(error: BaseException, frame: FrameType) -> None:
+    """Remove what a function has called from the traceback of an exception that the job may keep.
+
+    Otherwise, the frames of the job would be kept, too, and all their values.
+
+    Args:
+        error: The exception.
+        frame: The frame of the function.
+    """
+    member = BaseException.__dict__["__traceback__"]  # without code of a subclass
+    traceback = member.__get__(error)
+    while traceback is not None and any(each is frame for each in with_callers(traceback.tb_frame)):
+        traceback = traceback.tb_next
+    member.__set__(error, traceback)
 
 
 def _is_of_signal(error: BaseException) -> bool:

@@ -46,10 +46,12 @@ class Engine:
             self._tool, self._lines = None, {}
         if hooks and self._tool is None:
             self._tool = _take_tool(self._line_reached)
-        before, self._lines = self._lines, {}
+        before = self._lines
+        new: _Lines = {}
         for hook in hooks:
             found = (hook.place.code, hook.place.ignored, hook.reached, hook.report)
-            self._lines.setdefault(hook.place.line, []).append(found)
+            new.setdefault(hook.place.line, []).append(found)
+        self._lines = new  # at once: a line that is reached meanwhile, and is not in it, would be disabled
         lines_before, lines = _by_code(before), _by_code(self._lines)
         for key, (code, _) in {**lines_before, **lines}.items():
             if lines.get(key) != lines_before.get(key):
@@ -67,13 +69,16 @@ class Engine:
 
     def _line_reached(self, code: CodeType, line: int) -> object:
         result = monitoring.DISABLE
-        for own, ignored, reached, report in self._lines.get(line, ()):
-            if own is code:
-                result = None
-                if ignored and sys._getframe(1).f_lasti in ignored:  # noqa: SLF001 - its documented name
-                    continue
-                if number := reached():
-                    report(sys._getframe(1), number)  # noqa: SLF001 - as above
+        try:
+            for own, ignored, reached, report in self._lines.get(line, ()):
+                if own is code:
+                    result = None
+                    if ignored and sys._getframe(1).f_lasti in ignored:  # noqa: SLF001 - its documented name
+                        continue
+                    if number := reached():
+                        report(sys._getframe(1), number)  # noqa: SLF001 - as above
+        except RecursionError:  # the job is just below the limit
+            pass
         return result
 
 

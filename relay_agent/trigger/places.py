@@ -13,6 +13,7 @@ The line of a `for` statement begins once for each item, and once more at the en
 from __future__ import annotations
 
 import dis
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +21,7 @@ from pathlib import PurePath
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from relay_agent.push.loaded_code import all_functions, original_of, suspended_frames
+from relay_agent.push.loaded_code import all_functions, original_of
 from relay_agent.stacks.in_process import all_frames
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError
@@ -55,7 +56,7 @@ class Hook(NamedTuple):
 
 
 def find_codes(file: str) -> list[CodeType]:
-    """Return the code objects of a file that functions have or frames execute, including suspended generators.
+    """Return the code objects of a file that functions have or frames execute.
 
     Args:
         file: Absolute, or the last parts of a path. Installed code is found only if no other code is.
@@ -65,7 +66,6 @@ def find_codes(file: str) -> list[CodeType]:
     """
     codes = [frame.f_code for _, frame in all_frames()]
     codes += [function.__code__ for function in all_functions().values()]
-    codes += [frame.f_code for frame in suspended_frames()]
     names = [name for name in {code.co_filename for code in codes} if _is_path(name, file)]
     own = [name for name in names if not is_library(name)] or names
     if len(own) > 1:
@@ -100,6 +100,20 @@ def find_places(codes: Iterable[CodeType], line: int) -> list[Place]:
     chosen = [code for key, code in known.items() if line in starts[key]]
     inner = {id(code) for outer in chosen for code in with_inner(outer) if code is not outer}
     return [_place(code, line) for code in chosen if id(code) not in inner]
+
+
+def check_locals(places: Iterable[Place]) -> None:
+    """Raise ConfigurationError if a function with one of these lines keeps its local variables in a dict of its own.
+
+    Before Python 3.13, to read the variables is to change the dict that `locals()` has returned.
+    """
+    for place in places if sys.version_info < (3, 13) else ():
+        used = {"locals", "vars"}.intersection(place.code.co_names)
+        if used and place.code.co_flags & inspect.CO_OPTIMIZED:
+            raise ConfigurationError(
+                f"{place.code.co_name}() calls {min(used)}(), whose result a watch would change",
+                hint="watch a line of another function, or use Python 3.13",
+            )
 
 
 def with_inner(code: CodeType) -> Iterator[CodeType]:

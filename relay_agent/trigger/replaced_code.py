@@ -13,8 +13,6 @@ its call (https://github.com/python/cpython/issues/74929), and another thread ma
 from __future__ import annotations
 
 import functools
-import gc
-import itertools
 import sys
 from _thread import get_ident
 from collections.abc import Iterable, Sequence
@@ -25,7 +23,14 @@ from relay_agent.job.gevent_originals import is_active, threading
 from relay_agent.job.main_thread import change_main_trace
 from relay_agent.job.own_settrace import settrace
 from relay_agent.job.torch_compiler import has_compiled_code
-from relay_agent.push.loaded_code import WatchedCode, all_functions, original_of, suspended_frames, watched_codes
+from relay_agent.push.loaded_code import (
+    WatchedCode,
+    all_functions,
+    callables,
+    original_of,
+    suspended_frames,
+    watched_codes,
+)
 from relay_agent.stacks.in_process import all_frames, with_callers
 from relay_agent.trigger.bytecode import with_calls
 from relay_agent.trigger.expression import local_names
@@ -33,6 +38,7 @@ from relay_agent.trigger.places import Hook, with_inner
 
 TRACE_TIME = 0.5
 """Seconds to wait until the main thread has its trace function; it may be in C code for longer."""
+STOP_ATTEMPTS = 3
 LATER = "calls that are already running are watched as soon as the main thread executes Python code again"
 """The note if the main thread has not got its trace function in this time."""
 SLOWER = "until the running calls return, all Python code of the main thread is slower; Python 3.12 has no such cost"
@@ -58,12 +64,15 @@ class _Call:
         """None once the hook was removed."""
 
     def __call__(self, frame: FrameType | None = None) -> None:
-        hook = self.hook
-        if hook is None or not (number := hook.reached()) or (thread := get_ident()) in _entered:
+        hook, thread = self.hook, get_ident()
+        if hook is None or thread in _entered:
             return
         try:
-            _entered.add(thread)
-            hook.report(frame or sys._getframe(1), number)  # noqa: SLF001 - its documented name
+            if number := hook.reached():
+                _entered.add(thread)
+                hook.report(frame or sys._getframe(1), number)  # noqa: SLF001 - its documented name
+        except RecursionError:  # the job is just below the limit
+            pass
         finally:
             _entered.discard(thread)
 
@@ -84,6 +93,8 @@ class Engine:
         """Identifies the last request to the main thread; None if it is to have no trace function."""
         self._is_tracing = False
         """Whether the main thread has got a trace function, or is getting one."""
+        self._traced_codes: Sequence[CodeType] = ()
+        """The code of the frames that have got one."""
         self._has_suspended = False
         """Whether a suspended generator has a trace function: it does not return through its caller."""
 
@@ -140,7 +151,8 @@ class Engine:
         """Have the main thread trace the frames that have no calls; return what the user should know."""
         main = threading.main_thread().ident
         running = [(ident, frame) for ident, frame in all_frames() if self._missing(frame.f_code)]
-        in_main, suspended = [frame for ident, frame in running if ident == main], self._hooked(suspended_frames())
+        codes = [call.hook.place.code for found in self._calls.values() for call in found if call.hook]
+        in_main, suspended = [frame for ident, frame in running if ident == main], self._hooked(suspended_frames(codes))
         traceable = [*map(_can_be_traced, [*in_main, *suspended])]
         missed = [" in other threads or greenlets"] * (is_active() or len(in_main) < len(running))
         missed += [] if all(traceable) else [" in functions that share variables with inner ones"]
@@ -161,6 +173,7 @@ class Engine:
                 hooked = self._hooked(with_callers(sys._getframe()))  # noqa: SLF001 - its documented name
                 for frame in filter(_can_be_traced, [*hooked, *suspended]):
                     frame.f_trace = self._trace
+                self._traced_codes = codes
             done.release()
             return _ignore if is_traced[0] else trace
 
@@ -179,8 +192,8 @@ class Engine:
         has = watched_codes[id(code)].calls if id(code) in watched_codes else ()
         return [call for call in self._calls.get(id(original_of(code)), []) if id(call) not in has]
 
-    def _traced(self, frame: FrameType, event: str, _argument: object) -> Any:
-        """Trace function of a frame."""
+    def _traced(self, frame: FrameType, event: str, _argument: object) -> None:
+        """Trace function of a frame, which keeps it."""
         if event == "line":
             for call in self._missing(frame.f_code):
                 place = call.hook.place if call.hook else None
@@ -188,20 +201,41 @@ class Engine:
                     call(frame)
         elif event == "return" and not (self._has_suspended or self._is_in(frame.f_back)):
             settrace(None if (trace := sys.gettrace()) is _ignore else trace)  # a tool may have been started meanwhile
-        return self._trace
 
     def _is_in(self, frame: FrameType | None) -> bool:
         return any(each.f_trace is self._trace for each in with_callers(frame))
 
     def _stop_tracing(self) -> None:
         self._tracing = None  # a request that the main thread has not executed yet
-        if not self._is_tracing:
-            return
-        self._is_tracing = not change_main_trace(lambda trace: None if trace is _ignore else trace)
-        for frame in itertools.chain((frame for _, frame in all_frames()), suspended_frames()):
-            if frame.f_trace is self._trace:
-                frame.f_trace = None
-                local_names(frame)  # which the frame does not keep any more
+        if self._is_tracing:
+            suspended = suspended_frames(self._traced_codes)
+            self._is_tracing = not any(self._forget_frames(suspended) for _ in range(STOP_ATTEMPTS))
+
+    def _forget_frames(self, suspended: Sequence[FrameType]) -> bool:
+        """Have the main thread remove the trace function, and the values that frames have kept; return whether it has.
+
+        Values are removed only while no trace function is being executed for a frame: at its end, Python would delete
+        the variables whose values are missing.
+        """
+        ids = {*map(id, self._traced_codes)}
+        is_done: list[bool] = []
+        executed = threading.Lock()
+        executed.acquire()
+
+        def change(trace: Any) -> Any:
+            stack = [*with_callers(sys._getframe())]  # noqa: SLF001 - its documented name
+            is_tracing = any(frame.f_code is self._traced.__code__ for frame in stack)
+            is_alone = (trace is None or trace is _ignore) and not is_tracing and sys.getprofile() is None
+            for frame in (*stack, *suspended):
+                if frame.f_trace is self._trace:
+                    frame.f_trace = None
+                if is_alone and id(original_of(frame.f_code)) in ids:
+                    local_names(frame)
+            is_done.append(is_alone)
+            executed.release()
+            return None if trace is _ignore else trace
+
+        return change_main_trace(change) and executed.acquire(timeout=TRACE_TIME) and is_done[0]
 
 
 def _can_be_traced(frame: FrameType) -> bool:
@@ -212,6 +246,6 @@ def _compiled_by_numba() -> set[int]:
     """Return the ids of the functions that numba compiles at their next call with other types; it refuses the calls."""
     if "numba" not in sys.modules:
         return set()
-    modules = ((each, getattr(type(each), "__module__", None)) for each in gc.get_objects())
+    modules = ((each, getattr(type(each), "__module__", None)) for each in callables())
     dispatchers = (each for each, module in modules if isinstance(module, str) and module.startswith("numba."))
     return {id(getattr(each, "py_func", None)) for each in dispatchers}

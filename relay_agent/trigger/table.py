@@ -13,7 +13,7 @@ from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception
 from relay_agent.job.torch_compiler import has_compiled_code
-from relay_agent.trigger.places import Hook, find_codes, find_places
+from relay_agent.trigger.places import Hook, check_locals, find_codes, find_places
 from relay_agent.trigger.watch import InstalledWatch
 from relay_core.agent_api.watch import LEASE, WAIT, Watch, Watched
 from relay_core.errors import ConfigurationError
@@ -48,7 +48,8 @@ class Watches:
         self._watches: dict[str, InstalledWatch] = {}
         self._engine = Engine()
         self._is_checking = False
-        self._paused_until = 0.0
+        self._paused_by, self._paused_until = "", 0.0
+        """The push that has paused the watches, and until when."""
 
     def answer(
         self, question: Watch, port: int, log: Callable[[str], None], respond: Callable[[Watched], None]
@@ -99,18 +100,20 @@ class Watches:
             if watch.asking.acquire(timeout=max(0.0, ends - time.monotonic())):
                 watch.asking.release()
 
-    def pause(self, seconds: float) -> None:
-        """Remove all hooks while code is being replaced: until `resume`, or for these seconds."""
+    def pause(self, push: str, seconds: float) -> None:
+        """Remove all hooks while a push replaces code: until `resume`, or for these seconds."""
         with self._lock:
-            self._paused_until = time.monotonic() + seconds
+            self._paused_by, self._paused_until = push, time.monotonic() + seconds
             for watch in self._watches.values():
                 watch.hooks, watch.note, watch.search_at = [], PAUSED, 0.0
                 watch.wake()
             self._remove_hooks()
 
-    def resume(self) -> None:
-        """Search for all places again, in the new code."""
+    def resume(self, push: str) -> None:
+        """Search for all places again, in the new code, unless another push has begun."""
         with self._lock:
+            if push != self._paused_by:
+                return
             self._paused_until = 0.0
             for watch in self._watches.values():
                 self._place(watch)
@@ -138,6 +141,7 @@ class Watches:
         try:
             codes = find_codes(file)
             places = find_places(codes, line)
+            check_locals(places)
             watch.hooks = [Hook(place, watch.reached, watch.report) for place in places]
             notes = [self._set_hooks()] if places else []
         except Exception as error:  # noqa: BLE001 - of the job: an audit hook that refuses, or code that a tool has made

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import sys
 from _queue import Empty, SimpleQueue  # C code: reentrant, and gevent replaces `queue`
 from _thread import get_ident
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from relay_agent.job.gevent_originals import threading, time
-from relay_agent.trigger.expression import Expression, failure, local_names
+from relay_agent.trigger.expression import Expression, failure, forget_evaluation, local_names
 from relay_agent.trigger.places import Hook
 from relay_agent.values.presentation import short_repr
 from relay_core.agent_api.watch import MAX_HITS, Hit, Watch, Watched
@@ -145,6 +146,7 @@ class InstalledWatch:
                 text = short_repr(self._expression.value(frame, names))
         except BaseException as raised:  # noqa: BLE001 - the expression may raise anything, including SystemExit
             error = failure(raised)
+            forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
         number, limit = next(self._reported), self.question.hits
         if limit and number > limit:  # another thread has reported the last hit
             return
@@ -162,6 +164,7 @@ class InstalledWatch:
                 return False
         except BaseException as raised:  # noqa: BLE001 - as above
             note = f"the condition raises {failure(raised)}"
+            forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
             if not self._condition_note:
                 self._condition_note = note
                 self._raw.put(None)

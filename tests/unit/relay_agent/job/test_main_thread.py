@@ -45,6 +45,28 @@ FULL = """
         pass
     print(called == accepted, 0 < len(accepted) <= 64)
 """
+SIGNAL = """
+    import signal, threading, time
+    from relay_agent.job.main_thread import call_in_main_thread
+
+    class Stop(Exception): ...
+
+    def handler(*_):
+        raise Stop
+
+    def interrupted():
+        signal.raise_signal(signal.SIGTERM)
+        for _ in range(100):
+            pass
+
+    signal.signal(signal.SIGTERM, handler)
+    threading.Timer(0.1, call_in_main_thread, [interrupted]).start()
+    try:
+        while True:
+            time.sleep(0.001)
+    except Stop:
+        print("raised")
+"""
 
 
 async def test_check_for_tracers_during_a_call() -> None:
@@ -55,3 +77,8 @@ async def test_check_for_tracers_during_a_call() -> None:
 async def test_more_calls_than_python_accepts() -> None:
     """While the main thread executes C code, further calls are refused, and the accepted ones are executed later."""
     assert (0, ["True True"], "") == await run_job(FULL)
+
+
+async def test_exception_of_a_signal_handler() -> None:
+    """What a signal handler of the job raises while a call is being executed is raised in the job's code."""
+    assert (0, ["raised"], "") == await run_job(SIGNAL)

@@ -1,18 +1,26 @@
 """Facts about what of a file is running in this process."""
 
+import asyncio
 import contextlib
 import gc
 import importlib.machinery
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from relay_agent.push.loaded_code import all_functions, calls_outside_loops, find_modules, functions_beside_users
+from relay_agent.push.loaded_code import (
+    all_functions,
+    calls_outside_loops,
+    find_modules,
+    functions_beside_users,
+    suspended_frames,
+)
 from relay_core.errors import ConfigurationError
+from tests.support.jobs.processes import run_job
 
 
 def loaded(monkeypatch: pytest.MonkeyPatch, name: str, path: Path) -> ModuleType:
@@ -110,7 +118,7 @@ def test_search_runs_no_code_of_the_job(monkeypatch: pytest.MonkeyPatch, tmp_pat
     module.here = here  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "lazier", Lazy())  # type: ignore[arg-type]
     monkeypatch.setattr(gc, "get_freeze_count", lambda: 1)
-    monkeypatch.setattr(gc, "get_objects", list)
+    monkeypatch.setattr(gc, "get_objects", lambda _generation: [])
     assert here is all_functions()[id(here)]
 
 
@@ -200,3 +208,52 @@ def test_calls_outside_loops(function: Callable[[list[str]], None], expected: li
     thread.start()
     thread.join()
     assert expected == found
+
+
+SEARCH = """
+    import threading, time
+    from relay_agent.push.loaded_code import all_functions
+
+    ballast = [[each] for each in range(300_000)]
+    is_over = False
+
+    def search():
+        global is_over
+        for _ in range(3):
+            all_functions()
+        is_over = True
+
+    def slow(each):
+        time.sleep(0.001)
+        return each
+
+    threading.Thread(target=search).start()
+    while not is_over:
+        tuple(slow(each) for each in range(33))
+    print("alive")
+"""
+
+
+async def test_search_while_a_tuple_is_made() -> None:
+    """A thread that makes a tuple of a generator is not disturbed: the tuple must have no other reference."""
+    assert (0, ["alive"], "") == await run_job(SEARCH)
+
+
+def test_suspended_frames() -> None:
+    """Generators and coroutines are found by their code, whether they have begun or not, until they end."""
+
+    def numbers() -> Generator[int, None, None]:
+        yield 1
+
+    async def waiting() -> None:
+        await asyncio.sleep(0)
+
+    new, begun, coroutine = numbers(), numbers(), waiting()
+    next(begun)
+    coroutine.send(None)
+    found = suspended_frames([numbers.__code__, waiting.__code__, once.__code__])
+    assert {"numbers", "waiting"} == {frame.f_code.co_name for frame in found}
+    assert 3 == len(found)
+    coroutine.close()
+    new.close()
+    assert [begun.gi_frame] == suspended_frames([numbers.__code__, waiting.__code__])

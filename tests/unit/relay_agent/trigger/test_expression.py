@@ -107,3 +107,29 @@ def test_exception_of_a_signal_handler(handler: Callable[[int, FrameType | None]
         signal.signal(signal.SIGUSR1, before)
     with pytest.raises(KeyboardInterrupt):
         failure(KeyboardInterrupt())
+
+
+def test_names_of_the_job_are_not_added_to() -> None:
+    """`eval` adds `__builtins__` to global names without them; the job's dict stays as it is."""
+    names: dict[str, object] = {"value": 3}
+    found: list[object] = []
+    names["found"] = found
+    names["frames"] = sys._getframe
+    namespace = {**names, "__builtins__": {}}
+    exec("def here(): found.append(frames())", namespace)
+    del namespace["__builtins__"]
+    namespace["here"]()  # type: ignore[operator]
+    (frame,) = found
+    expression = Expression.of("value + 1")
+    assert expression is not None
+    assert isinstance(frame, FrameType)
+    assert 4 == expression.value(frame, {})
+    assert "__builtins__" not in namespace
+
+
+def test_gradients_are_not_recorded() -> None:
+    """A tensor that an expression computes has no graph: torch saves nothing for it."""
+    torch = pytest.importorskip("torch")
+    loss = torch.ones(1, requires_grad=True)
+    assert "tensor([2.])" == repr(evaluate("loss * 2", loss))
+    assert torch.is_grad_enabled()

@@ -112,7 +112,7 @@ def test_push_beside_a_call_that_a_watch_has_changed(watched: Watched) -> None:
     thread = threading.Thread(target=train.loop, args=(lambda: (begun.set(), over.wait(DEADLINE)),))
     thread.start()
     assert begun.wait(DEADLINE)
-    client.table.pause(DEADLINE)
+    client.table.pause("push", DEADLINE)
     result = train.push(train.path.read_text().replace("return then()", "return then() or 1"))
     over.set()
     thread.join()

@@ -153,11 +153,13 @@ def test_push(watched: Watched) -> None:
     """A push sees the job's own code, and the watch continues in the new code as soon as the push is over."""
     train, client = watched(SOURCE.replace("def outer", "def other(): ...\n\ndef outer"))
     client.ask("here", "loss")
-    client.table.pause(60.0)
+    client.table.pause("push", 60.0)
     assert PAUSED == client.ask("here", "loss").note
     result = train.push(train.path.read_text().replace("return value", "return value + 1"))
     assert ["outer.<locals>.step()"] == [each for each in result.changed if "step" in each]
-    client.table.resume()
+    client.table.resume("another")
+    assert PAUSED == client.ask("here", "loss").note
+    client.table.resume("push")
     assert 2 == train.step(1)
     assert ["1"] == client.texts("here", "loss")
 
@@ -166,7 +168,7 @@ def test_push_whose_end_is_lost(watched: Watched) -> None:
     """The watch continues after the time that was given for a phase."""
     train, client = watched(SOURCE)
     client.ask("here", "loss")
-    client.table.pause(0.0)
+    client.table.pause("push", 0.0)
     assert "" == client.ask("here", "loss").note
     train.step(1)
     assert ["1"] == client.texts("here", "loss")
@@ -218,3 +220,10 @@ def test_exit_waits_for_the_last_hits(watched: Watched) -> None:
     train.step(1)
     client.table.end_process()
     assert not client.table._watches
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python 3.13 has a new dict for each call of locals()")
+def test_function_that_keeps_its_local_names(watched: Watched) -> None:
+    """A watch would change the dict that `locals()` has returned, so such a function is refused."""
+    _, client = watched("def step():\n    names = locals()\n    names['rate'] = 1\n    return names  # here\n")
+    assert client.ask("here").error.startswith("step() calls locals(), whose result a watch would change")

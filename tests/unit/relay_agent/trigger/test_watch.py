@@ -1,7 +1,9 @@
 """Facts about one watch: what it reports, and what it costs."""
 
+import gc
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -22,6 +24,10 @@ def step(loss):
     value = loss  # here
     return value
 """
+
+
+class Loss:
+    """A value that can be referred to weakly."""
 
 
 def test_values_and_errors(watched: Watched) -> None:
@@ -191,3 +197,17 @@ def test_notes_are_joined(watched: Watched) -> None:
     train.step(1)
     expected = "the condition raises KeyError: 'bool'; line 8 has no code, so line 10 is watched"
     assert sorted(expected.split("; ")) == sorted(client.ask("here", **fields).note.split("; "))
+
+
+def test_exception_that_the_job_keeps(watched: Watched) -> None:
+    """It keeps neither the values of the functions that were watched, nor the frames of the evaluation."""
+    train, client = watched(SOURCE + "kept = KeyError()\n\ndef fail(loss):\n    raise kept\n")
+    client.ask("here", "fail(loss)")
+    loss = Loss()
+    reference = weakref.ref(loss)
+    train.step(loss)
+    assert ["KeyError"] == client.texts("here", "fail(loss)", is_last=True)
+    del loss
+    gc.collect()
+    assert reference() is None
+    assert train.kept.__traceback__ is None
