@@ -96,6 +96,21 @@ def _read_autocast(torch: Any) -> tuple[tuple[str, Any], ...]:
 
 
 @contextlib.contextmanager
+def untraced() -> Iterator[None]:
+    """Leave what this thread executes in the block out of the graph that `torch.jit.trace` records."""
+    torch: Any = sys.modules.get("torch._C")
+    state = torch._get_tracing_state() if hasattr(torch, "_set_tracing_state") else None  # noqa: SLF001 - no public API
+    if state is None:
+        yield
+        return
+    torch._set_tracing_state(None)  # noqa: SLF001 - as above
+    try:
+        yield
+    finally:
+        torch._set_tracing_state(state)  # noqa: SLF001 - as above
+
+
+@contextlib.contextmanager
 def remembered_while_stopped() -> Iterator[None]:
     """Keep this thread's state for `as_stopped_thread`; this thread is stopped in the block."""
     ident = threading.get_ident()
