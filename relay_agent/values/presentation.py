@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import reprlib
-from array import array
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
@@ -254,16 +254,11 @@ MAX_ASKED = 2000
 MAX_ITEMS = 100
 FEW_ELEMENTS = 16
 """Maximum number of elements in an array whose contents are shown if a client has requested the value."""
-
-
 MAX_BITS = 2126
 """Maximum size of an integer that is shown in decimal: 640 digits, which no job can forbid and which are quick."""
 MAX_SORTED = 10_000
 """Maximum number of dict keys or set elements that are sorted."""
-_NAMED = frozenset(map(id, (int, str, list, tuple, dict, set, frozenset, deque, array)))
-"""The types for which `reprlib` has a method; before Python 3.12, it also calls it for a class of the same name."""
-_TABLES: tuple[dict[Any, Any], ...] = ({}, OrderedDict())
-_VIEWS = frozenset(id(type(view)) for table in _TABLES for view in (table.keys(), table.values(), table.items()))
+_VIEWS = frozenset(map(id, map(type, (vars(type).keys(), vars(type).values(), vars(type).items()))))
 _DICTS = (dict, OrderedDict, defaultdict, Counter)
 
 
@@ -282,10 +277,6 @@ class ShortRepr(reprlib.Repr):
         self.maxlevel = 3
         self.maxstring = self.maxother = self.maxlong = max_text
         self._shows_few = shows_few
-
-    def repr1(self, x: Any, level: int) -> str:
-        """Return the text of an object."""
-        return super().repr1(x, level) if id(type(x)) in _NAMED else self.repr_instance(x, level)
 
     def repr_instance(self, x: Any, level: int) -> str:
         """Return the text of an object that is not of a built-in type."""
@@ -344,11 +335,10 @@ def _cut(text: str, limit: int) -> str:
 
 def has_few_elements(value: Any) -> bool:
     """Return whether an array's contents are shown if a client has requested the value."""
-    size = 1
+    size: float = 1
     for length in getattr(value, "shape", None) or ():
-        if type(length) is not int:  # a symbol, whose comparison would become a condition of what torch compiles
-            return False
-        size *= length
+        # To compare a symbol would make that a condition of what torch compiles.
+        size *= length if type(length) is int else math.inf
     return hasattr(value, "dtype") and size <= FEW_ELEMENTS
 
 

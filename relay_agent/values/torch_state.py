@@ -99,15 +99,14 @@ def _read_autocast(torch: Any) -> tuple[tuple[str, Any], ...]:
 def untraced() -> Iterator[None]:
     """Leave what this thread executes in the block out of the graph that `torch.jit.trace` records."""
     torch: Any = sys.modules.get("torch._C")
-    state = torch._get_tracing_state() if hasattr(torch, "_set_tracing_state") else None  # noqa: SLF001 - no public API
-    if state is None:
-        yield
-        return
-    torch._set_tracing_state(None)  # noqa: SLF001 - as above
+    state = getattr(torch, "_get_tracing_state", lambda: None)()
+    if state is not None:
+        torch._set_tracing_state(None)  # noqa: SLF001 - only torch._C has it
     try:
         yield
     finally:
-        torch._set_tracing_state(state)  # noqa: SLF001 - as above
+        if state is not None:
+            torch._set_tracing_state(state)  # noqa: SLF001 - as above
 
 
 @contextlib.contextmanager
