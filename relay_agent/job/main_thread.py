@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relay_agent.job.own_settrace import settrace
+from relay_agent.job.signal_handlers import is_of_signal
 
 _pending: deque[object] = deque(maxlen=64)
 """The calls that Python has accepted most recently, more than it has room for."""
@@ -31,14 +32,18 @@ class _Call:
 
     def __bool__(self) -> bool:
         function = self.__dict__.pop("_function")  # what it refers to is not kept any longer
-        function()
+        try:
+            function()
+        except Exception as error:
+            if is_of_signal(error):
+                raise
         return False
 
 
 def add_pending_call(function: Callable[[], object]) -> bool:
     """Have the main thread call a function; return False if Python has no room for it now.
 
-    The function must not raise; an exception of a signal handler is raised in the job's code.
+    An exception of a signal handler is raised in the job's code, and any other one is ignored.
     """
     import ctypes  # noqa: PLC0415 - in debug runs only
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
-import signal
 import sys
-from types import CodeType, FrameType, FunctionType, MethodType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from relay_agent.job.signal_handlers import is_of_signal
 from relay_agent.job.stderr import describe_exception
 from relay_agent.stacks.in_process import namespace_of, with_callers
+from relay_agent.values.static_path import type_name
 from relay_core.errors import ConfigurationError
 
 OWN_REFERENCES = 3
@@ -76,14 +76,17 @@ def local_names(frame: FrameType) -> dict[str, Any]:
 
 def failure(error: BaseException) -> str:
     """Return the description of an exception of the expression; raise an exception of a signal handler again."""
-    if _is_of_signal(error):
-        raise error
     try:
-        return describe_exception(error)
-    except BaseException as hostile:
-        if _is_of_signal(hostile):
-            raise
-        return str(type.__dict__["__name__"].__get__(type(error)))  # without the code of a metaclass
+        if not is_of_signal(error):
+            try:
+                return describe_exception(error)
+            except BaseException as hostile:  # noqa: BLE001 - the job's `__str__` may raise anything
+                if not is_of_signal(hostile):
+                    return type_name(type(error))  # type: ignore[no-any-return] # without the code of a metaclass
+                error = hostile
+    except (RecursionError, MemoryError):  # too deep for these calls; a handler would have been deeper
+        return "an exception that cannot be described"
+    raise error
 
 
 def forget_evaluation(error: BaseException, frame: FrameType) -> None:
@@ -100,27 +103,3 @@ def forget_evaluation(error: BaseException, frame: FrameType) -> None:
     while traceback is not None and any(each is frame for each in with_callers(traceback.tb_frame)):
         traceback = traceback.tb_next
     member.__set__(error, traceback)
-
-
-def _is_of_signal(error: BaseException) -> bool:
-    """Return whether an exception was raised by a signal handler of the job, and not by the expression."""
-    if isinstance(error, KeyboardInterrupt):
-        return True
-    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
-    traceback = error.__traceback__
-    while handlers and traceback is not None:
-        if traceback.tb_frame.f_code in handlers:
-            return True
-        traceback = traceback.tb_next
-    return False
-
-
-def _code_of(handler: Any) -> CodeType | None:
-    """Return the code of a signal handler, which may be a partial function or an object with `__call__`."""
-    while issubclass(type(handler), functools.partial):
-        handler = functools.partial.func.__get__(handler)
-    if type(handler) is MethodType:
-        handler = handler.__func__
-    if type(handler) is not FunctionType:
-        handler = inspect.getattr_static(type(handler), "__call__", None)  # executes no code of the object
-    return handler.__code__ if type(handler) is FunctionType else None

@@ -14,6 +14,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from relay_agent.job.signal_handlers import is_of_signal
+
 FEW = 4
 """Maximum number of elements that are shown."""
 _FORMATS = {
@@ -48,7 +50,9 @@ def tensor_elements(value: Any) -> str:
         if not has_memory(value):
             return ""
         return _read(value.data_ptr(), value.shape, strides, str(value.dtype).removeprefix("torch."), size)
-    except Exception:  # noqa: BLE001 - a tensor without memory, such as those that `vmap` passes; a new dtype
+    except Exception as error:  # a tensor without memory, such as those that `vmap` passes; a new dtype
+        if is_of_signal(error):
+            raise
         return ""
 
 
@@ -73,7 +77,9 @@ def array_elements(value: Any) -> str:
         return _read(
             value.__array_interface__["data"][0], value.shape, value.strides, value.dtype.name, value.dtype.itemsize
         )
-    except (AttributeError, OSError):  # another system than Linux; no access
+    except (AttributeError, OSError) as error:  # another system than Linux; no access
+        if is_of_signal(error):
+            raise
         return ""
 
 

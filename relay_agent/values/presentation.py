@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 import reprlib
-from collections.abc import Callable, Iterable
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
+from relay_agent.job.signal_handlers import is_of_signal
 from relay_agent.values.deadline import within_deadline
 from relay_agent.values.elements import array_elements, tensor_elements
+from relay_agent.values.static_path import type_name
+from relay_agent.values.torch_state import untraced
 
 # Short texts for tensors, arrays, tables and modules, based on their metadata.
 #
@@ -30,8 +35,7 @@ def _shape(value: Any) -> str:
 
 
 def _short(dtype: object) -> str:
-    text = str(dtype).removeprefix("torch.")
-    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 3]}..."
+    return _cut(str(dtype).removeprefix("torch."), MAX_NAME)
 
 
 def _joined(parts: Iterable[str]) -> str:
@@ -226,7 +230,7 @@ def describe(value: object) -> str | None:
             text = within_deadline(type(value), lambda: str(presenter.present(value)), what="its description")
     except Exception:  # noqa: BLE001 - the code of a job or of a library's new version
         return None
-    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
+    return _cut(text, MAX_TEXT)
 
 
 def _package(kind: type) -> str:
@@ -250,10 +254,18 @@ MAX_ASKED = 2000
 MAX_ITEMS = 100
 FEW_ELEMENTS = 16
 """Maximum number of elements in an array whose contents are shown if a client has requested the value."""
+MAX_BITS = 2126
+"""Maximum size of an integer that is shown in decimal: 640 digits, which no job can forbid and which are quick."""
+MAX_SORTED = 10_000
+"""Maximum number of dict keys or set elements that are sorted."""
+_VIEWS = frozenset(map(id, map(type, (vars(type).keys(), vars(type).values(), vars(type).items()))))
+_DICTS = (dict, OrderedDict, defaultdict, Counter)
 
 
 class ShortRepr(reprlib.Repr):
     """The standard library's short repr, with tensors, arrays and tables described by type and shape.
+
+    Of a large value, only what is shown is read. What a signal handler of the job raises meanwhile is raised.
 
     Args:
         max_text: Maximum number of characters for each object and string.
@@ -268,25 +280,74 @@ class ShortRepr(reprlib.Repr):
 
     def repr_instance(self, x: Any, level: int) -> str:
         """Return the text of an object that is not of a built-in type."""
-        presenter = find_presenter(type(x))
-        if presenter is None or (self._shows_few and has_few_elements(x)):
-            return super().repr_instance(x, level)
-        return presenter.present(x)
+        kind: Any = type(x)
+        try:
+            presenter = find_presenter(kind)
+            if presenter is not None and not (self._shows_few and has_few_elements(x)):
+                return presenter.present(x)
+            if id(kind) in _VIEWS:
+                return f"{kind.__name__}({self.repr_list(list(itertools.islice(x, self.maxlist + 1)), level)})"
+            if any(kind.__repr__ is each.__repr__ for each in _DICTS):
+                return f"{kind.__name__}({self._entries(dict.items(x), level)})"
+            return _cut(repr(x[: self.maxother] if kind in (bytes, bytearray) else x), self.maxother)
+        except Exception as error:
+            if is_of_signal(error):
+                raise
+            return f"<{type_name(kind)} instance at {id(x):#x}>"
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Return the text of an integer; a large one is in hexadecimal digits, which are quick and always allowed."""
+        return super().repr_int(x, level) if x.bit_length() <= MAX_BITS else _cut(hex(x), self.maxlong)
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        """Return the text of a dict."""
+        return self._entries(((key, x[key]) for key in _in_order(x)), level)
+
+    def repr_set(self, x: set[Any] | frozenset[Any], level: int) -> str:
+        """Return the text of a set."""
+        return f"{{{self.repr_list(_in_order(x), level)[1:-1]}}}" if x else "set()"
+
+    def repr_frozenset(self, x: frozenset[Any], level: int) -> str:
+        """Return the text of a frozenset."""
+        return f"frozenset({self.repr_set(x, level) if x else ''})"
+
+    def _entries(self, entries: Iterable[tuple[Any, Any]], level: int) -> str:
+        first = list(itertools.islice(entries, self.maxdict + 1))
+        if first and level <= 0:
+            return "{...}"
+        shown = [f"{self.repr1(key, level - 1)}: {self.repr1(x, level - 1)}" for key, x in first[: self.maxdict]]
+        return f"{{{', '.join(shown + ['...'] * (len(first) > self.maxdict))}}}"
+
+
+def _in_order(parts: Collection[Any]) -> list[Any]:
+    """Return the keys of a dict or the elements of a set in order; as they come if that fails or would take long."""
+    try:
+        return sorted(parts) if len(parts) <= MAX_SORTED else list(itertools.islice(parts, MAX_ITEMS + 1))
+    except Exception as error:
+        if is_of_signal(error):
+            raise
+        return list(parts)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def has_few_elements(value: Any) -> bool:
     """Return whether an array's contents are shown if a client has requested the value."""
-    size = 1
+    size: float = 1
     for length in getattr(value, "shape", None) or ():
-        size *= length
+        # To compare a symbol would make that a condition of what torch compiles.
+        size *= length if type(length) is int else math.inf
     return hasattr(value, "dtype") and size <= FEW_ELEMENTS
 
 
 def short_repr(value: object) -> str:
     """Return the text of a value that a client has requested."""
-    text = _asked.repr(value)
-    return text if len(text) <= MAX_ASKED else f"{text[: MAX_TEXT - 3]}..."
+    with untraced():
+        text = _asked.repr(value)
+    return text if len(text) <= MAX_ASKED else _cut(text, MAX_TEXT)
 
 
 _asked = ShortRepr(MAX_ASKED, shows_few=True)
-_asked.maxlist = _asked.maxtuple = _asked.maxdict = _asked.maxset = _asked.maxfrozenset = _asked.maxdeque = MAX_ITEMS
+_asked.maxlist = _asked.maxtuple = _asked.maxdict = _asked.maxdeque = MAX_ITEMS

@@ -96,6 +96,20 @@ def _read_autocast(torch: Any) -> tuple[tuple[str, Any], ...]:
 
 
 @contextlib.contextmanager
+def untraced() -> Iterator[None]:
+    """Leave what this thread executes in the block out of the graph that `torch.jit.trace` records."""
+    torch: Any = sys.modules.get("torch._C")
+    state = getattr(torch, "_get_tracing_state", lambda: None)()
+    if state is not None:
+        torch._set_tracing_state(None)  # noqa: SLF001 - only torch._C has it
+    try:
+        yield
+    finally:
+        if state is not None:
+            torch._set_tracing_state(state)  # noqa: SLF001 - as above
+
+
+@contextlib.contextmanager
 def remembered_while_stopped() -> Iterator[None]:
     """Keep this thread's state for `as_stopped_thread`; this thread is stopped in the block."""
     ident = threading.get_ident()

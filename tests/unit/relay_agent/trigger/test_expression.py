@@ -73,6 +73,53 @@ def test_exceptions() -> None:
     assert ["SystemExit: 3", "Hostile"] == [failure(SystemExit(3)), failure(Hostile())]
 
 
+@pytest.mark.parametrize("claimed", [KeyboardInterrupt, None])
+def test_exception_with_another_class(claimed: type | None) -> None:
+    """An exception that claims to be an interrupt, or raises when asked for its class, is one of the expression."""
+
+    class Claims(Exception):
+        @property
+        def __class__(self) -> type:
+            if claimed is None:
+                raise ValueError
+            return claimed
+
+    assert "Claims" == failure(Claims())
+
+
+def test_exception_that_raises_itself() -> None:
+    """An exception whose text cannot be computed because that raises it again is described by its type."""
+
+    class Again(BaseException):
+        def __str__(self) -> str:
+            raise self
+
+    assert "Again" == failure(Again())
+
+
+def test_no_room_for_calls() -> None:
+    """At the recursion limit, nothing but the call of `failure` itself raises an exception."""
+    described = []
+
+    def descend() -> None:
+        try:
+            descend()
+        except RecursionError as error:
+            try:
+                described.append(failure(error))
+            except RecursionError as again:
+                traceback = again.__traceback__
+                while traceback is not None:
+                    assert traceback.tb_frame.f_code is not failure.__code__
+                    traceback = traceback.tb_next
+            raise
+
+    with pytest.raises(RecursionError):
+        descend()
+    assert "an exception that cannot be described" in described
+    assert described[-1].startswith("RecursionError: maximum recursion depth exceeded")
+
+
 class Stop(Exception):
     """What the handlers raise."""
 
