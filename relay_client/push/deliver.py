@@ -22,7 +22,7 @@ from relay_client.ui.text import LISTING, format_ranks, in_plural, parse_chosen_
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.members import Member, grouped
 from relay_core.agent_api.push import ACTIVITIES, Phase, Push, Pushed, State
-from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
+from relay_core.errors import ConfigurationError, Interrupted, NoListener, RelayDebugError, TimedOut, UsageError
 from relay_core.foreign import escape_controls
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.value_parsers import format_ranges
@@ -187,7 +187,8 @@ async def push_file(
         ConfigurationError: the job does not allow its code to be replaced.
         TimedOut: chosen ranks are not found, or the ranks did not reach the same call in time.
         RelayDebugError: a rank cannot replace the code. In all these cases, nothing was changed.
-        CancelledError: the caller was cancelled. Nothing was changed, unless all ranks were, which is logged.
+        CancelledError: the caller was cancelled, and nothing was changed.
+        Interrupted: the caller was cancelled too late; the error names the changed ranks.
     """
     name = secrets.token_hex(8)
     push = Push(name, Phase.PREPARE, file, tuple(paths), source, ranks=ranks, ports=ports, seconds=PREPARE_SECONDS)
@@ -262,10 +263,8 @@ class _Delivery:
                 return await asyncio.shield(sending)
             except asyncio.CancelledError:
                 done = [label(result.members) for result in await sending if result.state is State.DONE]
-                logger.warning(
-                    "it was too late to stop the push; the code was replaced in %s", ", ".join(done) or "no rank"
-                )
-                raise
+                where = ", ".join(done) or "no rank"
+                raise Interrupted(f"it was too late to stop the push; the code was replaced in {where}") from None
 
     async def align(self, changing: Iterable[Pushed]) -> str:
         """Bring ranks to the same call, and return ""; or return why no rank has to wait for it, as `halted` does.
