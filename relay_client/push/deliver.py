@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from relay_client.agents.requests import ask_agents
+from relay_client.agents.requests import ask_agents, check_connected
 from relay_client.agents.roster import AbsentRank, absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import label
@@ -245,7 +245,10 @@ class _Delivery:
         """Return the results of a phase in all ranks, with equal results grouped."""
         found = []
         agents = {agent.id: agent for agent, target in self._chosen if push.selects(target.rank, target.port)}
-        for node in await ask_agents(self._tunnels, push, agents.values()):
+        nodes = await ask_agents(self._tunnels, push, agents.values())
+        if push.phase is Phase.PREPARE:
+            check_connected(nodes, f"; {NOTHING_CHANGED}")
+        for node in nodes:
             if node.error:
                 members = tuple(Member(target.port, target.rank) for _, target in _chosen([node.agent], push))
                 text = f"{escape_controls(node.agent.host)}: {node.error}"
