@@ -77,7 +77,7 @@ class NodeReply:
     """Why the replies are missing."""
     hint: str = ""
     is_lost: bool = False
-    """Whether there is no connection to the agent, or it did not answer in time."""
+    """Whether the connection to the agent is lost, or it did not answer in time."""
 
 
 async def ask_agent(

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 DEADLINE = 5.0
 """Seconds to wait for an agent's response; the agent waits less time for its processes and for NCCL RAS."""
 UNREACHABLE = "cannot be queried: "
-"""The beginning of the reason if there is no connection to an agent."""
+"""The beginning of the reason if the connection to an agent is lost."""
 RETRY_INTERVAL = 0.1
 """Seconds between attempts while the tunnel to an agent is interrupted."""
 

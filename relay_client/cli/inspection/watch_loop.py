@@ -34,12 +34,13 @@ class WatchLoop:
     Args:
         arguments: The parsed command line.
         request: The watch.
+        doubt: As of `Watching`.
     """
 
-    def __init__(self, arguments: argparse.Namespace, request: Watch) -> None:
+    def __init__(self, arguments: argparse.Namespace, request: Watch, doubt: str = "") -> None:
         self._arguments = arguments
         self._request = request
-        self._watching = Watching(request.hits)
+        self._watching = Watching(request.hits, doubt)
         self._perform: Perform
         self.end = "the watch was stopped"
         """Why the watch has ended."""
