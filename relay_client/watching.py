@@ -18,6 +18,8 @@ HitOf = tuple[Member, Hit]
 """A hit, and the process that has reported it."""
 RANKS_WIDTH = 12
 """Characters for the ranks at first; the column becomes wider with longer lists of ranks."""
+TENTHS_BELOW = 10
+"""Seconds below which a duration has one decimal."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,12 @@ class Watching:
 
     Args:
         limit: The number of hits, in all ranks together, that are reported; 0 for no limit.
+        doubt: What follows the note that the file is not loaded yet; "" for nothing.
     """
 
-    def __init__(self, limit: int = 0) -> None:
+    def __init__(self, limit: int = 0, doubt: str = "") -> None:
         self.reported = 0
+        self._doubt = doubt
         self._limit = limit
         self._ranks: dict[int, _Rank] = {}
         """By logical port."""
@@ -141,7 +145,7 @@ class Watching:
         """Return what the user should know about some ranks, each sentence once for each rank."""
         found: dict[str, list[Member]] = {}
         for rank in self._ranks.values():
-            for sentence in _sentences(rank.state):
+            for sentence in _sentences(rank.state, self._doubt):
                 if (rank.state.port, sentence) not in self._noted:
                     self._noted.add((rank.state.port, sentence))
                     found.setdefault(sentence, []).append(rank.member)
@@ -155,10 +159,11 @@ class Watching:
             what = "the condition has not been true" if has_condition else "no value has arrived"
             rarely = f"; it was not evaluated {skipped}x" if skipped else ""
             return f"no hit yet: the ranks have reached {place} {reached}x, but {what}{rarely}"
-        return f"no hit yet: no rank has reached {place}. hint: 'relay-client stacks' shows where the ranks are"
+        known = f"{place} has not been reached in any call that is watched"
+        return f"no hit yet: {known}. hint: 'relay-client stacks' shows where the ranks are"
 
     def table(self, seconds: float) -> list[str]:
-        """Return the lines of a table of the ranks, and the cost of the watch in the rank in which it was highest.
+        """Return the lines of a table of the ranks that have answered, and the highest cost of the watch in a rank.
 
         Args:
             seconds: How long the watch has lasted.
@@ -166,6 +171,8 @@ class Watching:
         rows: list[Sequence[str]] = [("", "reached", "reported", "skipped", "dropped", "spent", "last value")]
         for rank in self._ranks.values():
             state = rank.state
+            if state.is_silent and not state.place:  # for example, no process has ever had this rank
+                continue
             numbers = map(str, (state.reached, rank.reported, state.skipped, state.missed))
             rows.append((self._label([rank.member]), *numbers, f"{1000 * state.spent:.1f} ms", rank.last))
         width, *widths = (max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1])
@@ -175,8 +182,9 @@ class Watching:
             for first, *rest, last in rows
         ]
         worst = max(self._ranks.values(), key=lambda rank: rank.state.spent)
+        time_spent = f"{seconds:.{int(seconds < TENTHS_BELOW)}f} s"
         spent, percent = 1000 * worst.state.spent, 100 * worst.state.spent / max(seconds, 0.001)
-        cost = f"cost: {spent:.1f} ms of {seconds:.0f} s in {self._label([worst.member])} ({percent:.3f} %)"
+        cost = f"cost: {spent:.1f} ms of {time_spent} in {self._label([worst.member])} ({percent:.3f} %)"
         return [*lines, cost]
 
     def as_objects(self) -> list[dict[str, object]]:
@@ -194,12 +202,12 @@ def hit_as_object(member: Member, hit: Hit) -> dict[str, object]:
     return {"event": "hit", "rank": member.rank, "port": member.port, **asdict(hit)}
 
 
-def _sentences(state: WatchedRank) -> Iterator[str]:
+def _sentences(state: WatchedRank, doubt: str) -> Iterator[str]:
     if state.error:
         yield state.error
         return
     if not (state.place or state.note):
-        yield "the file is not loaded yet; the watch begins once it is"
+        yield f"the file is not loaded yet; the watch begins once it is{doubt}"
     if state.note:
         yield state.note
     if state.missed or state.skipped:

@@ -20,7 +20,8 @@ connection strings.
     ├── TimedOut                   14   an awaited event did not happen in time
     ├── NoClient                   15   no matching relay-client is running
     ├── NoValue                    17   no rank can report a value
-    └── NothingToRelease           18   no debugger of the relay-client holds the rank
+    ├── NothingToRelease           18   no debugger of the relay-client holds the rank
+    └── Interrupted               130   Ctrl-C came too late to cancel a request
 
 The codes themselves, including those that are not errors, are in `relay_core.exit_codes`.
 """
@@ -210,3 +211,9 @@ class NothingToRelease(RelayDebugError):
     """No debugger holds the rank, or another user's does."""
 
     exit_code = exit_codes.NOTHING_TO_RELEASE
+
+
+class Interrupted(RelayDebugError):
+    """A request was cancelled, but it was too late, or it is unknown whether it was."""
+
+    exit_code = exit_codes.INTERRUPTED

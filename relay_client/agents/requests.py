@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relay_client.agents.roster import absent_ranks
-from relay_client.agents.tunnels import Tunnels
-from relay_client.ui.text import parse_chosen_ranks
+from relay_client.agents.tunnels import Tunnels, no_process_error
+from relay_client.ui.text import LISTING, parse_chosen_ranks
 from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.agent_api.members import selects_port
 from relay_core.agent_api.questions import NodeReplies, Question, Reply
 from relay_core.agent_api.requests import Failure, NodeRequest
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
+from relay_core.errors import ConnectionLost, NoListener, ProtocolError, RelayDebugError
 from relay_core.foreign import escape_controls, printable
 from relay_core.net.tasks import TaskSet
 from relay_core.records import encode, parse, parse_or_none
@@ -76,6 +76,8 @@ class NodeReply:
     error: str = ""
     """Why the replies are missing."""
     hint: str = ""
+    is_lost: bool = False
+    """Whether the connection to the agent is lost, or it did not answer in time."""
 
 
 async def ask_agent(
@@ -134,14 +136,36 @@ async def _reply_of(tunnels: Tunnels, agent: AgentInfo, question: Question, with
     try:
         return NodeReply(agent, await ask_agent(tunnels, agent.id, question, within=within))
     except RelayDebugError as error:
-        return NodeReply(agent, error=escape_controls(error.sentence), hint=error.hint)
+        is_lost = isinstance(error, ConnectionLost)
+        return NodeReply(agent, error=escape_controls(error.sentence), hint=error.hint, is_lost=is_lost)
+
+
+def check_connected(nodes: Iterable[NodeReply], consequence: str = "") -> None:
+    """Raise ConnectionLost if no process was asked because the connections to agents are lost.
+
+    Args:
+        nodes: The replies.
+        consequence: The end of the error's sentence.
+    """
+    nodes = list(nodes)
+    lost = [node for node in nodes if node.is_lost]
+    if lost and not any((node.replies.processes or node.error) and not node.is_lost for node in nodes):
+        raise ConnectionLost(f"no rank can be queried: {lost[0].error}{consequence}", hint=lost[0].hint)
 
 
 def with_absent(tunnels: Tunnels, question: Question, nodes: Sequence[NodeReply]) -> list[NodeReply]:
-    """Return the replies of all agents, and those of ranks without a registered process, unless there are no others."""
-    if not any(node.replies.processes or node.error for node in nodes):
-        return list(nodes)
-    return [*nodes, NodeReply(AgentInfo(AgentId("")), NodeReplies(_absent(tunnels, question, nodes)))]
+    """Return the replies of all agents, and those of ranks without a registered process.
+
+    Raises:
+        ConnectionLost: no process was asked.
+        NoListener: no chosen rank has a process.
+    """
+    check_connected(nodes)
+    if any(node.replies.processes or node.error for node in nodes):
+        return [*nodes, NodeReply(AgentInfo(AgentId(""), host=""), NodeReplies(_absent(tunnels, question, nodes)))]
+    if not question.ports and (ranks := parse_chosen_ranks(question.ranks)):
+        raise no_process_error((target for agent in tunnels.roster for target in agent.targets), ranks)
+    raise NoListener("no matching process is registered", hint=LISTING)
 
 
 def _absent(tunnels: Tunnels, question: Question, nodes: Iterable[NodeReply]) -> tuple[Reply, ...]:
@@ -154,13 +178,16 @@ def _absent(tunnels: Tunnels, question: Question, nodes: Iterable[NodeReply]) ->
 
 
 async def ask_ranks(tunnels: Tunnels, question: Question) -> list[Reply]:
-    """Return the replies of all chosen processes, in the order of their ports; none if no process is chosen.
+    """Return the replies of all chosen processes, in the order of their ports.
 
     A rank without a registered process, or whose agent does not respond, has a reply with the reason.
+
+    Raises:
+        ConnectionLost, NoListener: as of `with_absent`.
     """
-    nodes = await ask_agents(tunnels, question)
-    found = [reply for node in nodes for reply in replies_of(tunnels, node, question)]
-    return sorted([*found, *(_absent(tunnels, question, nodes) if found else ())], key=lambda reply: reply.port)
+    nodes = with_absent(tunnels, question, await ask_agents(tunnels, question))
+    found = (reply for node in nodes for reply in replies_of(tunnels, node, question))
+    return sorted(found, key=lambda reply: reply.port)
 
 
 def replies_of(tunnels: Tunnels, node: NodeReply, question: Question) -> list[Reply]:

@@ -91,12 +91,15 @@ def describe_agents(roster: Roster, now: float, *, is_encrypted: bool) -> str:
     return "; ".join([*(describe_agent(agent, now) for agent in roster), sealed])
 
 
+RECONNECTING = "wait until the network is available; the tunnel then reconnects automatically"
+
+
 def disconnected_error(agent: str, status: LinkStatus) -> NoListener:
     """Return the error for a destination whose agent is known, but whose tunnel is not connected."""
     since = time.strftime("%H:%M:%S", time.localtime(status.since))
     return NoListener(
         f"the tunnel to {agent} is {status.state.value} (since {since}){': ' if status.reason else ''}{status.reason}",
-        hint="wait until the network is available; the tunnel then reconnects automatically",
+        hint=RECONNECTING,
     )
 
 
@@ -287,7 +290,7 @@ class Tunnels:
         """
         tunnel = self._tunnels.get(agent_id)
         if tunnel is None or not tunnel.usable:
-            raise ConnectionLost("there is currently no connection to the agent")
+            raise ConnectionLost("there is currently no connection to the agent", hint=RECONNECTING)
         return tunnel.driver.open(
             stream_name(request), encode(StreamMetadata(user_name(), self._can_prefetch(agent_id)))
         )

@@ -221,7 +221,7 @@ async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:
         except TooManySessions as error:
             seen = f"{error.sentence}; waiting for a place ({error.hint})"
         async with forwarder:
-            opened = format_ports(forwarder.opened) if forwarder.opened else "no port"
+            opened = format_ports(forwarder.opened) if forwarder.opened else "without forwarded ports"
             if taken := [local.port for local in forwarder.editor_ports]:
                 opened += f" ({format_ports(taken)} in use by another program)"
             logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)

@@ -13,7 +13,7 @@ from relay_client.cli.common import add_flag, run_quietly
 from relay_client.cli.inspection.asking import Perform, ask, performing
 from relay_client.cli.inspection.verb_command import VerbCommand
 from relay_client.verbs.verb import Verb, check
-from relay_core.errors import RelayDebugError
+from relay_core.errors import Interrupted, RelayDebugError
 from relay_core.foreign import escape_controls
 
 
@@ -67,6 +67,8 @@ async def _push_saved(perform: Perform, request: Verb, arguments: argparse.Names
     found: Any
     try:
         answer = await perform(request)
+    except Interrupted:  # by Ctrl-C, which ends the command
+        raise
     except RelayDebugError as error:
         text, found = f"{arguments.file}: {escape_controls(str(error))}", {"error": error.sentence, "hint": error.hint}
     else:

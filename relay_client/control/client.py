@@ -8,7 +8,7 @@ import errno
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,12 +18,21 @@ from relay_client.control.protocol import ClientProtocol, Received, decode
 from relay_client.control.state import ClientId, Port
 from relay_client.ranks.changes import Event
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError, Unauthorized
+from relay_core.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    Interrupted,
+    ProtocolError,
+    RelayDebugError,
+    Unauthorized,
+)
 from relay_core.hyco.address import Endpoint
 from relay_core.net.tasks import close_writer
 
 HELLO_TIMEOUT = 5.0
 """Seconds to wait for an answer; a relay-client that takes longer is suspended or overloaded."""
+CANCEL_TIMEOUT = 15.0
+"""Seconds to wait until a request is cancelled, which takes a request to each agent."""
 READ_SIZE = 256 * 1024
 
 logger = logging.getLogger(__name__)
@@ -43,10 +52,13 @@ class ControlClient:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, protocol: ClientProtocol) -> None:
         self.about: ClientId
+        self.on_log: Callable[[str], None] | None = None
+        """Called with each log line, such as what a verb is waiting for."""
         self._reader = reader
         self._writer = writer
         self._protocol = protocol
         self._received: list[Received] = []
+        self._last_request = 0
 
     @classmethod
     async def connect(cls, address: Address) -> ControlClient:
@@ -83,17 +95,36 @@ class ControlClient:
     async def request(self, request: Request) -> Any:
         """Send a request and return its result, of the type `request.result`.
 
-        Events that arrive meanwhile are kept for `events`.
+        Events that arrive meanwhile are kept for `events`, unless there is an `on_log`.
 
         Raises:
             ConnectionLost: the relay-client has exited.
             RelayDebugError: the request failed.
         """
-        number = self._protocol.send_request(request)
-        answer = await self._next("id", number)
+        self._last_request = self._protocol.send_request(request)
+        answer = await self._next("id", self._last_request)
         if answer.error is not None:
             raise answer.error
         return decode(request.result, answer.result)
+
+    async def cancel(self, name: str) -> None:
+        """Cancel the last request, and wait until this is done; the connection can no longer be used.
+
+        Raises:
+            Interrupted: it was too late, or it is unknown whether it was.
+        """
+        self._writer.write_eof()
+        try:
+            async with timeout(CANCEL_TIMEOUT):
+                answer = await self._next("id", self._last_request)
+        except TIMEOUT_ERRORS:
+            raise Interrupted(f"the relay-client has not confirmed that '{name}' was cancelled") from None
+        except ClientExited:
+            return
+        if answer.error is None:
+            raise Interrupted(f"it was too late to cancel '{name}'")
+        if isinstance(answer.error, Interrupted):
+            raise answer.error
 
     async def events(self) -> AsyncIterator[Event]:
         """Yield the events that were subscribed to, until the relay-client exits."""
@@ -128,7 +159,11 @@ class ControlClient:
                 data = b""
             if not data:
                 raise ClientExited("the relay-client has exited")
-            self._received += self._protocol.receive_data(data)
+            for received in self._protocol.receive_data(data):
+                if self.on_log is not None and received.event is not None and received.event.event == "log":
+                    self.on_log(received.event.text)
+                else:
+                    self._received.append(received)
 
 
 @contextlib.asynccontextmanager

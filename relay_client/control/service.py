@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from relay_client.agents.roster import Claim, Destination
@@ -68,6 +69,10 @@ tunnel is interrupted."""
 logger = logging.getLogger(__name__)
 
 
+_asking: ContextVar[Subscriber | None] = ContextVar("_asking", default=None)
+"""The connection whose verb a task is performing; its program is shown what the verb is waiting for."""
+
+
 class Subscriber:
     """One connection that may receive events.
 
@@ -81,7 +86,8 @@ class Subscriber:
 
     def receive(self, event: Event) -> None:
         """Send an event if its kind was subscribed to."""
-        if event.event in self.kinds:
+        is_about_own_verb = event.level == "warning" and _asking.get() is self
+        if event.event in self.kinds or is_about_own_verb:
             self._send(event)
 
 
@@ -137,6 +143,7 @@ class ControlService:
             RelayDebugError: the request failed.
         """
         if isinstance(request, Verb):
+            _asking.set(subscriber)  # only for this task: each request has its own
             return await self._session.perform(request)
         return await self._own[type(request)](request, subscriber)
 

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 DEADLINE = 5.0
 """Seconds to wait for an agent's response; the agent waits less time for its processes and for NCCL RAS."""
+UNREACHABLE = "cannot be queried: "
+"""The beginning of the reason if the connection to an agent is lost."""
 RETRY_INTERVAL = 0.1
 """Seconds between attempts while the tunnel to an agent is interrupted."""
 
@@ -41,12 +43,12 @@ async def _reply_of(agent: AgentInfo, tunnels: Tunnels, within: float) -> NodeRe
                 try:
                     return NodeReply(agent, await ask_agent(tunnels, agent.id, ReadCollectives(), within=2 * within))
                 except ConnectionLost as error:
-                    silence = f"cannot be queried: {error.sentence}"
+                    silence = f"{UNREACHABLE}{error.sentence}"
                 await asyncio.sleep(RETRY_INTERVAL)
     except TIMEOUT_ERRORS:
         return NodeReply(agent, error=silence)
     except RelayDebugError as error:
-        return NodeReply(agent, error=f"cannot be queried: {error.sentence}")
+        return NodeReply(agent, error=f"failed: {error.sentence}")
 
 
 # Examines all jobs once, and again as long as ranks may be waiting only briefly.

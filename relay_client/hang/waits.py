@@ -8,6 +8,7 @@ ranks of a job have begun different numbers and none begins another until the ne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
@@ -19,6 +20,7 @@ from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import AgentId
 from relay_core.agent_api.collectives import Progress
 from relay_core.agent_api.questions import ReadProgress
+from relay_core.errors import ConnectionLost, NoListener
 from relay_core.foreign import printable
 from relay_core.net.tasks import first_completed
 
@@ -75,8 +77,9 @@ class Waits:
         """
         targets = [target for agent in self._tunnels.roster for target in agent.targets if (target.world or 0) > 1]
         before, self._answers = self._answers, {}
-        for reply in await ask_ranks(self._tunnels, ReadProgress(seconds=INTERVAL)) if targets else ():
-            self._answers.setdefault(reply.port - (reply.rank or 0), {})[reply.port] = reply.read(Progress)
+        with contextlib.suppress(ConnectionLost, NoListener):
+            for reply in await ask_ranks(self._tunnels, ReadProgress(seconds=INTERVAL)) if targets else ():
+                self._answers.setdefault(reply.port - (reply.rank or 0), {})[reply.port] = reply.read(Progress)
         still = {base for base, now in self._answers.items() if may_wait(now) and (is_only or now == before.get(base))}
         self._found = {base: waits for base, waits in self._found.items() if base in still}
         if new := still - self._found.keys():

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from relay_client.agents.requests import ask_agents
+from relay_client.agents.requests import ask_agents, check_connected
 from relay_client.agents.roster import AbsentRank, absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import label
@@ -22,7 +22,7 @@ from relay_client.ui.text import LISTING, format_ranks, in_plural, parse_chosen_
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.members import Member, grouped
 from relay_core.agent_api.push import ACTIVITIES, Phase, Push, Pushed, State
-from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
+from relay_core.errors import ConfigurationError, Interrupted, NoListener, RelayDebugError, TimedOut, UsageError
 from relay_core.foreign import escape_controls
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.value_parsers import format_ranges
@@ -56,6 +56,8 @@ def node_paths(path: Path) -> tuple[str, ...]:
 SEARCH_SECONDS = 30.0
 """Seconds to search for ranks; an agent that has just started or has lost its connection is listening within a few
 seconds."""
+NAME_IT = "use --as to name the file on the node"
+"""The hint of a process that has not loaded the file; it does not know whether --as was used."""
 NOTHING_CHANGED = "nothing was changed in any rank"
 ALLOWING = "start the job with --debug-allow-edit (RELAY_DEBUG_ALLOW_EDIT=true)"
 
@@ -187,7 +189,8 @@ async def push_file(
         ConfigurationError: the job does not allow its code to be replaced.
         TimedOut: chosen ranks are not found, or the ranks did not reach the same call in time.
         RelayDebugError: a rank cannot replace the code. In all these cases, nothing was changed.
-        CancelledError: the caller was cancelled. Nothing was changed, unless all ranks were, which is logged.
+        CancelledError: the caller was cancelled, and nothing was changed.
+        Interrupted: the caller was cancelled too late; the error names the changed ranks.
     """
     name = secrets.token_hex(8)
     push = Push(name, Phase.PREPARE, file, tuple(paths), source, ranks=ranks, ports=ports, seconds=PREPARE_SECONDS)
@@ -244,7 +247,10 @@ class _Delivery:
         """Return the results of a phase in all ranks, with equal results grouped."""
         found = []
         agents = {agent.id: agent for agent, target in self._chosen if push.selects(target.rank, target.port)}
-        for node in await ask_agents(self._tunnels, push, agents.values()):
+        nodes = await ask_agents(self._tunnels, push, agents.values())
+        if push.phase is Phase.PREPARE:
+            check_connected(nodes, f"; {NOTHING_CHANGED}")
+        for node in nodes:
             if node.error:
                 members = tuple(Member(target.port, target.rank) for _, target in _chosen([node.agent], push))
                 text = f"{escape_controls(node.agent.host)}: {node.error}"
@@ -262,10 +268,8 @@ class _Delivery:
                 return await asyncio.shield(sending)
             except asyncio.CancelledError:
                 done = [label(result.members) for result in await sending if result.state is State.DONE]
-                logger.warning(
-                    "it was too late to stop the push; the code was replaced in %s", ", ".join(done) or "no rank"
-                )
-                raise
+                where = ", ".join(done) or "no rank"
+                raise Interrupted(f"it was too late to stop the push; the code was replaced in {where}") from None
 
     async def align(self, changing: Iterable[Pushed]) -> str:
         """Bring ranks to the same call, and return ""; or return why no rank has to wait for it, as `halted` does.
@@ -345,6 +349,8 @@ class _Delivery:
             kind, why, hint = RelayDebugError, result.error or "no answer", result.hint
             if result.is_refused:
                 kind, why, hint = ConfigurationError, "the job does not allow its code to be replaced", ALLOWING
+            if hint == NAME_IT and not self._push.paths:
+                hint = "check the path after --as: absolute, or relative to the directory in which the job was started"
             halted = f" ({halted})" if (halted := self.halted([result])) else ""
             raise kind(f"{where}{why}{halted}; {NOTHING_CHANGED}", hint=", or ".join(filter(None, (hint, others))))
 

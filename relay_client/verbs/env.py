@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay_client.ui.text import LISTING
 from relay_client.verbs.verb import Answer, Command, Verb
-from relay_core.errors import NoListener
 from relay_core.exit_codes import NO_VALUE
 from relay_core.foreign import escape_controls
 
@@ -38,14 +36,13 @@ class Env(Verb):
         """Ask all agents.
 
         Raises:
+            ConnectionLost: no rank can be asked.
             NoListener: no chosen rank has a process.
         """
         from relay_client.agents.requests import ask_ranks
         from relay_core.agent_api.questions import Environment, ReadEnvironment
 
         replies = await ask_ranks(tunnels, ReadEnvironment(ranks=self.ranks, ports=self.ports))
-        if not replies:
-            raise NoListener("no matching process is registered", hint=LISTING)
         found = [(reply, reply.read(Environment, escape_controls)) for reply in replies]
         status = NO_VALUE if all(reply.error for reply in replies) else 0
         return Answer(_as_text(found), {"processes": [_as_object(*one) for one in found]}, status)

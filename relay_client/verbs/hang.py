@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from relay_client.ui.text import LISTING, parse_chosen_ports
 from relay_client.verbs.verb import Answer, Command, Verb
-from relay_core.errors import NoListener
+from relay_core.errors import ConnectionLost, NoListener
 from relay_core.exit_codes import HANG_FOUND
 
 if TYPE_CHECKING:
@@ -41,9 +41,11 @@ class Hang(Verb):
         """Ask all agents, until no rank is waiting only briefly.
 
         Raises:
+            ConnectionLost: no rank can be asked.
             NoListener: no process is registered.
         """
-        from relay_client.hang.examine import examine, examine_once, progress_of
+        from relay_client.agents.tunnels import RECONNECTING
+        from relay_client.hang.examine import UNREACHABLE, examine, examine_once, progress_of
         from relay_client.hang.output import verdict_as_object, verdict_as_text
         from relay_client.ui.text import format_ports
 
@@ -55,6 +57,9 @@ class Hang(Verb):
         if self.once:
             found["progress"] = [progress_of(verdict) for verdict in verdicts]
         reports = [report for verdict in verdicts for report in verdict.job.ranks.values()]
+        lost = [report.silence for report in reports if report.silence.startswith(UNREACHABLE)]
+        if lost and not any(report.collectives for report in reports):
+            raise ConnectionLost(f"no rank can be queried: {lost[0].removeprefix(UNREACHABLE)}", hint=RECONNECTING)
         is_hanging = any(verdict.is_hanging for verdict in verdicts)
         unknown = any(one.collectives and one.collectives.problem and not one.is_stopped for one in reports)
         hint = "run 'relay-client stacks' to see what each rank is doing" if unknown and not is_hanging else ""

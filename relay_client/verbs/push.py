@@ -27,6 +27,7 @@ class Push(Verb):
 
     name = "push"
     changes_job = True
+    cancelled = "the push was cancelled; nothing was changed in any rank"
     command = Command(
         "replace the code of running ranks with a local file",
         "Compiles a local Python file in all ranks. If this succeeds in every rank, replaces the code of "

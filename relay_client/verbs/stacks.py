@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay_client.ui.text import parse_chosen_ranks
 from relay_client.verbs.verb import Answer, Command, Verb
 
 if TYPE_CHECKING:
@@ -39,14 +38,11 @@ class Stacks(Verb):
         """Ask all agents, and group the stacks.
 
         Raises:
+            ConnectionLost: no rank can be asked.
             NoListener: no chosen rank has a process.
         """
-        from relay_client.agents.tunnels import no_process_error
-        from relay_client.stacks import collect_stacks, grouped_stacks, read_replies, show_stacks
+        from relay_client.stacks import collect_stacks, grouped_stacks, show_stacks
 
-        ranks = parse_chosen_ranks(self.ranks)
         replies = await collect_stacks(tunnels, self.ranks, with_locals=self.locals)
-        if ranks is not None and not read_replies(replies):
-            raise no_process_error((target for agent in tunnels.roster for target in agent.targets), ranks)
         text = show_stacks(replies, locals=self.locals, all_threads=self.all_threads, color=self.color)
         return Answer(text, {"groups": grouped_stacks(replies, all_threads=self.all_threads)})

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay_client.ui.text import LISTING
 from relay_client.verbs.verb import Answer, Command, Verb
-from relay_core.errors import NoListener
 from relay_core.exit_codes import NO_VALUE
 
 if TYPE_CHECKING:
@@ -53,6 +51,7 @@ class Evaluate(Verb):
         """Ask all agents; for a comparison, search for the first difference.
 
         Raises:
+            ConnectionLost: no rank can be asked.
             NoListener: no chosen rank has a process.
             UsageError: the expression is missing or too long.
         """
@@ -68,8 +67,6 @@ class Evaluate(Verb):
         ).checked()
         values = await collect_values(tunnels, request)
         groups = odd_ones_first(values)
-        if not groups:
-            raise NoListener("no matching process is registered", hint=LISTING)
         differences = await find_differences(tunnels, request, groups) if self.diff else None
         targets = [claim.target for claim in tunnels.reachable_targets()]
         # A wait in the middle of the program, such as that of `breakpoint()`, has a detail.

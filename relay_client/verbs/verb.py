@@ -51,6 +51,8 @@ class Verb(ABC):
     result: ClassVar[type[Answer]] = Answer
     changes_job: ClassVar[bool] = False
     """Whether it can change what the job does."""
+    cancelled: ClassVar[str] = ""
+    """What Ctrl-C has done, which is then a failure of the command; "" if Ctrl-C is a usual end."""
     checks: ClassVar[Mapping[str, Callable[[str], object]]] = {"ranks": parse_chosen_ranks, "ports": parse_chosen_ports}
     """For each field with a grammar of its own, the function that raises UsageError if the text is invalid."""
     command: ClassVar[Command]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from relay_client.ui.text import LISTING, parse_chosen_ranks
+from relay_client.ui.text import LISTING
 from relay_client.verbs.verb import Answer, Command, Verb
 from relay_core.errors import NoListener, UsageError
 
@@ -119,11 +119,11 @@ class Watch(Verb):
         """Ask all agents; return soon after a process has answered.
 
         Raises:
+            ConnectionLost: no rank can be asked.
             NoListener: no chosen rank has a process.
             UsageError: a field is invalid.
         """
         from relay_client.agents.requests import ask_agents, ask_first, with_absent
-        from relay_client.agents.tunnels import no_process_error
         from relay_core.records import encode
 
         question = self.question()
@@ -132,9 +132,7 @@ class Watch(Verb):
         else:
             nodes = await ask_agents(tunnels, question, within=LAST_SECONDS if self.is_last else None)
         found = [one for node in with_absent(tunnels, question, nodes) for one in _ranks_of(tunnels, node, question)]
-        if not found:
-            if not self.ports and (ranks := parse_chosen_ranks(self.ranks)):
-                raise no_process_error((target for agent in tunnels.roster for target in agent.targets), ranks)
+        if not found:  # an agent has named ports that are not its own
             raise NoListener("no matching process is registered", hint=LISTING)
         return Answer("", {"ranks": [encode(one) for one in sorted(found, key=lambda one: one.port)]})
 

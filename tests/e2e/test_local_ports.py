@@ -45,7 +45,7 @@ async def test_ui(env: dict[str, str]) -> None:
     """The link of the page is printed for the terminal, and its token does not reach the log."""
     async with program("relay_client", "--ui", env=env) as client:
         printed = await client.line("page (this link works once): http://127.0.0.1:")
-        await client.line("ready on")
+        await client.line("ready on 127.0.0.1, without forwarded ports: ")
         token = printed.strip().partition("#")[2]
         assert token
         assert token not in (await run("relay_client", "logs", env=env)).stdout

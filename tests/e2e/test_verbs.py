@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import re
+import signal
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -212,7 +213,10 @@ async def stdout_line(running: Program) -> str:
 
 
 async def test_interrupted_command(relay: LocalRelay, tmp_path: Path) -> None:
-    """Ctrl-C of a push cancels it in the running relay-client, which performs the next one: only that is executed."""
+    """Ctrl-C of a push cancels it in the running relay-client, which performs the next one: only that is executed.
+
+    The command shows what it waits for and, with status 130, that nothing was changed.
+    """
     here = {"RELAY_CLIENT_DIR": str(tmp_path / "own")}
     port = consecutive_ports(2)[0]
     options = ("--port", str(port), "--debug-ranks", "none", "--debug-allow-edit")
@@ -234,7 +238,11 @@ async def test_interrupted_command(relay: LocalRelay, tmp_path: Path) -> None:
                 file.write_text(versions[1])
                 async with program("relay_client", "push", "--now", "--as", "model.py", str(file), env=here) as pushing:
                     await client.line("waiting up to 30 s for rank 1")
-                    await stop(pushing)
+                    await pushing.line("waiting up to 30 s for rank 1, which is not registered")
+                    pushing.process.send_signal(signal.SIGINT)
+                    cancelled = await pushing.finish()
+                    assert (130, "") == (cancelled.status, cancelled.stdout)
+                    assert "the push was cancelled; nothing was changed in any rank\n" in cancelled.stderr
         file.write_text(versions[2])
         pushed = await run("relay_client", "push", "--now", "--as", "model.py", str(file), env=here)
         assert (0, "ranks 0-1: f()") == (pushed.status, pushed.stdout.splitlines()[1]), pushed

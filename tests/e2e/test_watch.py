@@ -157,7 +157,7 @@ async def test_values_of_all_ranks(relay: LocalRelay, tmp_path: Path, uses_clien
     end = found.stderr.splitlines()[-7:]
     assert ["the watch has ended (--hits 22)", "         reached  reported"] == [end[0], end[1][:26]]
     assert ["rank 0", "rank 1", "rank 2", "rank 3"] == [line[:6] for line in end[2:6]]
-    assert re.fullmatch(r"cost: [\d.]+ ms of \d+ s in rank \d \(.* %\)", end[6])
+    assert re.fullmatch(r"cost: [\d.]+ ms of [\d.]+ s in rank \d \(.* %\)", end[6])
 
 
 async def test_lost_connections(relay: LocalRelay, tmp_path: Path) -> None:
@@ -283,7 +283,8 @@ async def test_what_cannot_be_watched(relay: LocalRelay, tmp_path: Path) -> None
         assert "ranks 0-3: train.py has no code at line 900 or after it\n" in line.stderr
         unknown = await watch("absent.py:1", "loss", "--for", "1s", env=env)
         assert 17 == unknown.status
-        assert "ranks 0-3: the file is not loaded yet; the watch begins once it is\n" in unknown.stderr
+        note = "ranks 0-3: the file is not loaded yet; the watch begins once it is."
+        assert f"{note} absent.py does not exist in the current directory either\n" in unknown.stderr
 
 
 async def test_killed_and_ended(relay: LocalRelay, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,12 +42,17 @@ from relay_client.verbs.push import Push
 from relay_client.verbs.stacks import Stacks
 from relay_client.verbs.targets import Targets
 from relay_client.verbs.verb import Answer
-from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, UsageError
+from relay_core.agent_api import push
+from relay_core.agent_api.push import Phase
+from relay_core.agent_api.questions import NodeReplies, Question, Reply
+from relay_core.agent_api.requests import Ready, Wake
+from relay_core.errors import ConnectionLost, Interrupted, NoListener, RelayDebugError, UsageError
+from relay_core.records import encode
 from tests.support.jobs.running import running_job
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.other_user import connecting_stranger, needs_owners, needs_second_user
 from tests.support.machine.ports import free_port
-from tests.support.network.fleet import DAP_START, KEY, node_of, tunnels, who_serves
+from tests.support.network.fleet import DAP_START, KEY, Node, agent, node_of, process, tunnels, who_serves
 from tests.support.network.relay import HC, LocalRelay
 
 
@@ -373,6 +379,46 @@ async def test_push_of_a_missing_file(relay: LocalRelay, tmp_path: Path) -> None
         (tmp_path / "model.py").write_text("x = 1\n")
         with pytest.raises(NoListener, match="no agent is listening"):
             await request(here.client, Push(str(tmp_path / "model.py"), "model.py"))
+
+
+class Pushing(Node):
+    """A node whose process does not complete one phase of a push until it may."""
+
+    def __init__(self, rank: Any, waits_in: Phase) -> None:
+        super().__init__(rank)
+        self.may_end = asyncio.Event()
+        self._waits_in = waits_in
+
+    async def answer(self, request: Wake | Question) -> Ready | NodeReplies:
+        assert isinstance(request, push.Push)
+        if request.phase is self._waits_in:
+            await self.may_end.wait()
+        (port,) = self.processes
+        state = push.State.READY if request.phase is Phase.PREPARE else push.State.DONE
+        return NodeReplies((Reply(port, 0, encode(push.Pushed(state=state))),))
+
+
+@pytest.mark.parametrize("phase", [Phase.PREPARE, Phase.COMMIT])
+async def test_cancelled_push(relay: LocalRelay, tmp_path: Path, phase: Phase) -> None:
+    """A program learns what its push is waiting for, and whether it was too late to cancel the push."""
+    (file := tmp_path / "a.py").write_text("x = 1")
+    shown: asyncio.Queue[str] = asyncio.Queue()
+    async with (
+        process(free_port(), rank=0) as rank,
+        agent(relay, node := Pushing(rank, phase)),
+        running(relay, tmp_path / "run") as here,
+    ):
+        here.client.on_log = shown.put_nowait
+        pushing = asyncio.ensure_future(here.client.request(Push(str(file), "a.py", now=True)))
+        text = await asyncio.wait_for(shown.get(), DEADLINE)
+        pushing.cancel()
+        await asyncio.wait({pushing})
+        asyncio.get_running_loop().call_soon(node.may_end.set)
+        with pytest.raises(Interrupted) if phase is Phase.COMMIT else contextlib.nullcontext() as raised:
+            await asyncio.wait_for(here.client.cancel("push"), DEADLINE)
+    assert text.startswith("waiting up to 28 s more for all ranks: ")
+    if raised is not None:
+        assert "it was too late to stop the push; the code was replaced in rank 0" == str(raised.value)
 
 
 async def test_logs(relay: LocalRelay, tmp_path: Path) -> None:

@@ -4,11 +4,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from relay_client.agents.tunnels import Tunnels
+from relay_client.agents.tunnels import RECONNECTING, Tunnels
+from relay_client.hang import examine
 from relay_client.hang.examine import collect_replies
 from relay_client.hang.output import verdict_as_object, verdict_as_text
 from relay_client.hang.reports import NOT_REGISTERED, read_jobs
@@ -19,15 +22,22 @@ from relay_client.push import deliver
 from relay_client.push.deliver import push_file
 from relay_client.push.render import show_outcome
 from relay_client.stacks import collect_stacks, grouped_stacks, show_stacks
-from relay_client.verbs import values
+from relay_client.verbs.env import Env
+from relay_client.verbs.hang import Hang
+from relay_client.verbs.push import Push
+from relay_client.verbs.stacks import Stacks
+from relay_client.verbs.values import Diff, Evaluate
+from relay_client.verbs.verb import Verb
+from relay_client.verbs.watch import Watch
+from relay_core.agent_api import evaluation, push
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
-from relay_core.agent_api.evaluation import Evaluate, Value
+from relay_core.agent_api.evaluation import Value
 from relay_core.agent_api.members import Member
-from relay_core.agent_api.push import Phase, Push, Pushed, State
+from relay_core.agent_api.push import Phase, Pushed, State
 from relay_core.agent_api.questions import NodeReplies, ReadStacks, Reply
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.compat import timeout
-from relay_core.errors import NoListener, TimedOut
+from relay_core.errors import ConnectionLost, NoListener, TimedOut
 from relay_core.records import encode
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import free_port
@@ -51,13 +61,13 @@ class Ranks(Node):
 
     async def answer(self, request: Any) -> Any:
         match request:
-            case Push():
+            case push.Push():
                 self.pushes.append(request.phase)
                 state = AFTER[request.phase]
                 result = encode(Pushed(state=state, functions=("step",), place="step"))
                 chosen = (member for member in self._members if request.selects(member.rank, member.port))
                 return NodeReplies(tuple(Reply(each.port, each.rank, result) for each in chosen))
-            case Evaluate():
+            case evaluation.Evaluate():
                 value = encode(Value(text="0.25", place="__main__"))
                 return NodeReplies(tuple(Reply(each.port, each.rank, value) for each in self._members))
             case ReadStacks():
@@ -82,7 +92,7 @@ async def half_a_job(relay: LocalRelay) -> AsyncIterator[tuple[Tunnels, Ranks, R
         yield client, found, late
 
 
-async def push(client: Tunnels, ranks: str = "all") -> str:
+async def pushed(client: Tunnels, ranks: str = "all") -> str:
     outcome = await push_file(client, "train.py", "pass", ranks=ranks, seconds=5)
     return show_outcome("train.py", outcome).splitlines()[0]
 
@@ -91,7 +101,7 @@ async def test_push_waits_for_a_node_that_is_late(relay: LocalRelay, caplog: pyt
     """A push waits for the ranks of a node that does not listen yet, names them, and then includes them."""
     caplog.set_level(logging.WARNING)
     async with half_a_job(relay) as (client, found, late), contextlib.AsyncExitStack() as stack:
-        pushing = asyncio.ensure_future(push(client))
+        pushing = asyncio.ensure_future(pushed(client))
         async with timeout(DEADLINE):
             while not caplog.messages:
                 await asyncio.sleep(0.01)
@@ -107,9 +117,9 @@ async def test_push_to_half_a_job(relay: LocalRelay, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(deliver, "SEARCH_SECONDS", 0.2)
     async with half_a_job(relay) as (client, found, _):
         with pytest.raises(TimedOut) as refused:
-            await push(client)
+            await pushed(client)
         with pytest.raises(TimedOut) as unknown:
-            await push(client, "2-3,9")
+            await pushed(client, "2-3,9")
     assert "ranks 0-1 were not found; nothing was changed in any rank" == refused.value.sentence
     assert "add --ranks 2-3 to replace the code in the other ranks only" == refused.value.hint
     assert "rank 9 was not found; nothing was changed in any rank" == unknown.value.sentence
@@ -121,7 +131,7 @@ async def test_push_without_the_missing_ranks(relay: LocalRelay, caplog: pytest.
     """A push to chosen ranks does not wait for other ranks."""
     caplog.set_level(logging.WARNING)
     async with half_a_job(relay) as (client, _, _):
-        assert (await push(client, "2-3")).startswith("train.py: replaced in ranks 2-3 while all were held")
+        assert (await pushed(client, "2-3")).startswith("train.py: replaced in ranks 2-3 while all were held")
     assert [] == caplog.messages
 
 
@@ -147,10 +157,50 @@ async def test_stacks_of_half_a_job(relay: LocalRelay) -> None:
     assert [2] == [rank for group in grouped_stacks(chosen) for rank in group["ranks"]]
 
 
+async def test_ranks_that_do_not_exist(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that no process has is an error that names the registered ones; besides others, it is a group."""
+    async with half_a_job(relay) as (client, _, _):
+        monkeypatch.setattr(Ranks, "answer", lambda _node, _request: asyncio.sleep(0, NodeReplies()))
+        for verb in (
+            Evaluate("x", ranks="9"),
+            Diff("x", ranks="9"),
+            Env("9"),
+            Stacks("9"),
+            Watch("a.py:1", "", "9", watch_id="w"),
+        ):
+            with pytest.raises(NoListener) as raised:
+                await verb.perform(client)
+            assert ("no process has rank 9", "use a registered rank: 2-3") == (raised.value.sentence, raised.value.hint)
+        monkeypatch.undo()
+        text = (await Stacks("2,9").perform(client)).text
+    assert "rank 9: no stack: not found" == text.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "verb", [Evaluate("x"), Diff("x"), Env("all"), Stacks(), Hang(once=True), Watch("a.py:1", "", watch_id="w"), "push"]
+)
+async def test_lost_connections(
+    relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: Verb | str
+) -> None:
+    """If no rank can be asked, each command fails with the status and the hint of a lost connection."""
+    monkeypatch.setattr(examine, "DEADLINE", 0.2)
+    monkeypatch.setattr(examine.collect_replies, "__kwdefaults__", {"within": 0.2})
+    (file := tmp_path / "train.py").write_text("")
+    request = Push(str(file), "train.py", ranks="2-3") if isinstance(verb, str) else verb
+    async with half_a_job(relay) as (client, _, _):
+        lost = ConnectionLost("there is currently no connection to the agent", hint=RECONNECTING)
+        monkeypatch.setattr(client, "open_request", Mock(side_effect=lost))
+        with pytest.raises(ConnectionLost) as raised:
+            await request.perform(client)
+    end = "; nothing was changed in any rank" if verb == "push" else ""
+    assert f"no rank can be queried: {lost.sentence}{end}" == raised.value.sentence
+    assert RECONNECTING == raised.value.hint
+
+
 async def test_values_of_half_a_job(relay: LocalRelay) -> None:
     """Ranks that are not found are the first row of the table."""
     async with half_a_job(relay) as (client, _, _):
-        text = (await values.Evaluate("loss").perform(client)).text
+        text = (await Evaluate("loss").perform(client)).text
     assert ["ranks 0-1  no value: not found", "ranks 2-3  0.25"] == text.splitlines()[:2]
 
 

@@ -8,6 +8,7 @@ the verb changes nothing in the job.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import logging
@@ -20,6 +21,7 @@ from relay_client.cli.common import make_tunnels, quiet_logging, run_for_result
 from relay_client.cli.running import clients_named, only_client
 from relay_client.verbs.verb import Answer, Verb, check
 from relay_core.errors import RelayDebugError
+from relay_core.exit_codes import INTERRUPTED
 from relay_core.foreign import escape_controls
 from relay_core.program.options import access_settings
 
@@ -41,7 +43,12 @@ def ask(arguments: argparse.Namespace, request: Verb) -> int:
     """
     check(request, lambda field: f"--{field}")
     answer, status = perform_once(arguments, request)
-    return status if answer is None else show(answer, as_json=arguments.json)
+    if answer is not None:
+        return show(answer, as_json=arguments.json)
+    if status or not request.cancelled:
+        return status
+    print(request.cancelled, file=sys.stderr)
+    return INTERRUPTED
 
 
 def perform_once(arguments: argparse.Namespace, request: Verb) -> tuple[Answer | None, int]:
@@ -95,6 +102,10 @@ async def performing(arguments: argparse.Namespace) -> AsyncIterator[Perform]:
 
                 try:
                     answer: Answer = await client.request(request)
+                except asyncio.CancelledError:
+                    if request.cancelled:
+                        await client.cancel(request.name)
+                    raise
                 except ClientExited:
                     client = None
                     if request.changes_job:  # it may have been performed already
@@ -140,6 +151,7 @@ async def find_client(arguments: argparse.Namespace, stack: contextlib.AsyncExit
     else:
         return None
     arguments.hc = arguments.hc or chosen.about.hc
+    chosen.on_log = lambda text: logger.warning("%s", text)
     logger.debug("using the running relay-client %s (pid %d)", chosen.about.id, chosen.about.pid)
     return chosen
 

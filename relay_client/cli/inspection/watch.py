@@ -43,7 +43,7 @@ class WatchCommand(VerbCommand):
         request = cast("Watch", self.request(arguments, place=place, watch_id=secrets.token_hex(8), **limits))
         check(request, lambda field: f"--{field}")
         request.question()
-        loop = WatchLoop(arguments, request)
+        loop = WatchLoop(arguments, request, _doubt(arguments.place))
         return run_quietly(arguments, loop.run()) or loop.status
 
 
@@ -51,6 +51,13 @@ def _positive(text: str) -> int:
     if not re.fullmatch("[1-9][0-9]{0,8}", text):
         raise UsageError(f"invalid number: '{text}'", hint="use a number from 1 to 999999999")
     return int(text)
+
+
+def _doubt(place: str) -> str:
+    """Return that there is no such file on this machine, as a sentence after another one; "" if there is."""
+    file = Path(parse_place(place)[0])
+    where = "on this machine" if file.is_absolute() else "in the current directory"
+    return "" if file.exists() else f". {file} does not exist {where} either"
 
 
 def _node_place(place: str) -> str:

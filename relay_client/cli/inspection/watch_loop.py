@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,8 +25,7 @@ INTERVAL = 1.0
 """Seconds from one request to the next if no process can wait for a hit."""
 RESTART_SECONDS = 10.0
 """Seconds without any process after which the job has ended; a launcher restarts its ranks within a few seconds."""
-
-logger = logging.getLogger(__name__)
+RESTARTING = f"waiting up to {RESTART_SECONDS:g} s for a restart"
 
 
 class WatchLoop:
@@ -36,12 +34,13 @@ class WatchLoop:
     Args:
         arguments: The parsed command line.
         request: The watch.
+        doubt: As of `Watching`.
     """
 
-    def __init__(self, arguments: argparse.Namespace, request: Watch) -> None:
+    def __init__(self, arguments: argparse.Namespace, request: Watch, doubt: str = "") -> None:
         self._arguments = arguments
         self._request = request
-        self._watching = Watching(request.hits)
+        self._watching = Watching(request.hits, doubt)
         self._perform: Perform
         self.end = "the watch was stopped"
         """Why the watch has ended."""
@@ -60,7 +59,7 @@ class WatchLoop:
             try:
                 _say(f"watching {self._request.place} in {self._watching.ranks}, for {limit} or until Ctrl-C")
                 self._print(hits)
-                self.end = await self._until_over(started) or f"the watch has ended after {limit}"
+                self.end = await self._until_over(hits, started) or f"the watch has ended after {limit}"
                 self.status = SUCCESS if self._watching.reported else NO_VALUE
             finally:
                 await self._finish(started)
@@ -77,24 +76,11 @@ class WatchLoop:
             raise NoValue(f"no rank can watch {self._request.place}")
         return hits
 
-    async def _until_over(self, started: float) -> str:
-        """Return why the watch has ended; "" if its time is over."""
+    async def _until_over(self, hits: Sequence[HitOf], started: float) -> str:
+        """Return why the watch has ended, after the first hits; "" if its time is over."""
         clock = asyncio.get_running_loop().time
-        alive, is_explained = started, False
-        self._say_notes()
-        while (left := started + self._request.lasts - (asked := clock())) > 0:
-            hits: Sequence[HitOf] = ()
-            try:
-                hits = await self._poll(wait=min(WAIT, left))
-                alive = clock()
-            except RelayDebugError as error:  # the next answer contains the same hits
-                if not error.retryable:
-                    raise
-                logger.debug("no answer: %s", error)
-                alive = alive if isinstance(error, NoListener) else clock()
-            self._print(hits)
-            if end := self._watching.end:
-                return end
+        alive, asked, is_explained, has_failed = started, started - INTERVAL, False, False
+        while not (end := self._watching.end):
             self._say_notes()
             if clock() - alive > RESTART_SECONDS:
                 return "all ranks have ended"
@@ -103,7 +89,22 @@ class WatchLoop:
                 _say(self._watching.why_no_hits(self._request.place, has_condition=bool(self._request.when)))
             if not hits:
                 await asyncio.sleep(max(0.0, asked + INTERVAL - clock()))
-        return ""
+            if (left := started + self._request.lasts - (asked := clock())) <= 0:
+                return ""
+            hits = ()
+            try:
+                hits = await self._poll(wait=min(WAIT, left))
+                alive, has_failed = clock(), False
+            except RelayDebugError as error:  # the next answer contains the same hits
+                if not error.retryable:
+                    raise
+                has_ended = isinstance(error, NoListener)
+                alive = alive if has_ended else clock()
+                if not has_failed:
+                    has_failed = True
+                    _say(f"{error.sentence}; {RESTARTING if has_ended else 'the watch continues'}")
+            self._print(hits)
+        return end
 
     async def _poll(self, **fields: Any) -> Sequence[HitOf]:
         """Return the new hits.

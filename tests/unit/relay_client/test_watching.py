@@ -10,6 +10,7 @@ from relay_core.agent_api.watch import MAX_HITS, Hit
 from relay_core.records import encode
 
 PLACE = "step train.py:88"
+HINT = "hint: 'relay-client stacks' shows where the ranks are"
 
 
 def entry(rank: int, *hits: Hit, port: int | None = None, **fields: Any) -> dict[str, Any]:
@@ -144,7 +145,7 @@ def test_end_in_the_ranks() -> None:
 @pytest.mark.parametrize(
     ("reached", "skipped", "has_condition", "why"),
     [
-        (0, 0, True, "no rank has reached a.py:1. hint: 'relay-client stacks' shows where the ranks are"),
+        (0, 0, True, f"a.py:1 has not been reached in any call that is watched. {HINT}"),
         (8, 0, True, "the ranks have reached a.py:1 8x, but the condition has not been true"),
         (8, 7, True, "the ranks have reached a.py:1 8x, but the condition has not been true; it was not evaluated 7x"),
         (8, 0, False, "the ranks have reached a.py:1 8x, but no value has arrived"),
@@ -168,6 +169,25 @@ def test_table() -> None:
         "rank 1      4711         0         3         0    0.0 ms",
         "cost: 12.5 ms of 50 s in rank 0 (0.025 %)",
     ] == watching.table(50.0)
+
+
+def test_table_of_some_ranks() -> None:
+    """A rank that never had a process has no line; a duration below ten seconds has a decimal."""
+    watching = Watching()
+    shown(watching, entry(0, reached=12, spent=0.001), entry(7, place="", error="not found", is_silent=True))
+    assert [
+        "         reached  reported   skipped   dropped     spent  last value",
+        "rank 0        12         0         0         0    1.0 ms",
+        "cost: 1.0 ms of 0.5 s in rank 0 (0.200 %)",
+    ] == watching.table(0.5)
+
+
+def test_file_that_may_not_exist() -> None:
+    """That the file is not on this machine either follows the note that it is not loaded."""
+    watching = Watching(doubt=". tarin.py does not exist")
+    watching.received({"ranks": [entry(0, place="")]})
+    note = "rank 0: the file is not loaded yet; the watch begins once it is. tarin.py does not exist"
+    assert [note] == watching.notes()
 
 
 def test_large_numbers() -> None:

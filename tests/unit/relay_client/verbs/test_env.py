@@ -45,7 +45,7 @@ async def test_ranks_are_compared(relay: LocalRelay, tmp_path: Path) -> None:
         session = Session(tunnels)
         lines = (await session.perform(Env("all"))).text.splitlines()
         one = await session.perform(Env("1"))
-        with pytest.raises(NoListener, match="no matching process"):
+        with pytest.raises(NoListener, match="no process has rank 9. hint: use a registered rank: 0-1"):
             await session.perform(Env("9"))
     first = [line for line in lines if line.startswith("rank ")]
     assert (first[0], first) == ("rank 2: not found", lines[: len(first)])

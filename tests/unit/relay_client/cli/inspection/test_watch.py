@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from relay_client.cli import make_parser
-from relay_client.cli.inspection.watch import _node_place
+from relay_client.cli.inspection.watch import _doubt, _node_place
 from relay_client.push.deliver import node_paths
 from relay_core.errors import UsageError
 
@@ -44,6 +44,20 @@ def test_link_outside_of_the_current_directory(project: Path) -> None:
 def test_file_beside_the_current_directory(project: Path) -> None:
     """A path that begins with `..` means nothing on the nodes, so it becomes absolute."""
     assert f"{project.parent / 'other.py'}:1" == _node_place("../other.py:1")
+
+
+@pytest.mark.parametrize(
+    ("place", "doubt"),
+    [
+        ("train.py:1", ""),
+        ("../other.py:1", ""),
+        ("models/tarin.py:1", ". models/tarin.py does not exist in the current directory either"),
+        ("/app/absent.py:1", ". /app/absent.py does not exist on this machine either"),
+    ],
+)
+def test_file_with_a_typo(place: str, doubt: str) -> None:
+    """The user learns that there is no such file on this machine, in case the path has a typo."""
+    assert doubt == _doubt(place)
 
 
 @pytest.mark.parametrize("option", ["--hits", "--every"])

@@ -80,6 +80,14 @@ async def test_number_of_hits(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
     assert [False, False, False, True] == [request.is_last for request in ranks.requests]
 
 
+async def test_hits_in_the_first_answer(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """If the first answer has all requested hits, the loop ends without another request for hits."""
+    ranks = Ranks(monkeypatch, answer(1))
+    await asyncio.wait_for((watching := loop(replace(REQUEST, hits=1))).run(), DEADLINE)
+    assert ("the watch has ended (--hits 1)", SUCCESS, ["1"]) == (watching.end, watching.status, values(capfd))
+    assert [False, True] == [request.is_last for request in ranks.requests]
+
+
 async def test_end_in_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop ends once the watch has ended in all ranks; without a value, the status is 17."""
     Ranks(monkeypatch, answer(), answer(ended="after 60 s"))
@@ -103,6 +111,20 @@ async def test_restarted_job(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
     Ranks(monkeypatch, answer(1), *errors, answer(2, process="a 2"))
     await (watching := loop(replace(REQUEST, hits=2))).run()
     assert ("the watch has ended (--hits 2)", ["1", "2"]) == (watching.end, values(capfd))
+
+
+async def test_failures(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """The first failure after an answer is printed, with what happens next; then the next one after another answer."""
+    lost, gone = ConnectionLost("the relay-client has exited"), NoListener("no matching process is registered")
+    Ranks(monkeypatch, answer(), lost, lost, answer(), gone, gone, answer(), lost, answer(1))
+    await loop(replace(REQUEST, hits=1)).run()
+    assert [
+        "watching train.py:88 in rank 0, for 1 h or until Ctrl-C",
+        "the relay-client has exited; the watch continues",
+        "no matching process is registered; waiting up to 10 s for a restart",
+        "the relay-client has exited; the watch continues",
+        "the watch has ended (--hits 1)",
+    ] == capfd.readouterr().err.splitlines()[:5]
 
 
 async def test_end_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
