@@ -146,7 +146,11 @@ def is_of_import(request: SystemExit) -> bool:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - the job's `__str__` may raise anything
+    except Exception as raised:
+        from relay_agent.job.signal_handlers import is_of_signal  # noqa: PLC0415 - for few exceptions
+
+        if is_of_signal(raised):
+            raise
         return "<exception str() failed>"  # as in Python's tracebacks
 
 
