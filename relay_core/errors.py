@@ -21,7 +21,7 @@ connection strings.
     ├── NoClient                   15   no matching relay-client is running
     ├── NoValue                    17   no rank can report a value
     ├── NothingToRelease           18   no debugger of the relay-client holds the rank
-    └── Interrupted               130   Ctrl-C came too late to cancel a request
+    └── Interrupted                130  Ctrl-C came too late to cancel a request
 
 The codes themselves, including those that are not errors, are in `relay_core.exit_codes`.
 """

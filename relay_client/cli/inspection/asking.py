@@ -8,7 +8,6 @@ the verb changes nothing in the job.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import json
 import logging
@@ -98,6 +97,8 @@ async def performing(arguments: argparse.Namespace) -> AsyncIterator[Perform]:
         async def perform(request: Verb) -> Answer:
             nonlocal client, session
             if client is not None and request.name in client.about.verbs:
+                import asyncio
+
                 from relay_client.control.client import ClientExited
 
                 try:

@@ -13,7 +13,7 @@ CLASSES = [each for _, each in inspect.getmembers(errors, inspect.isclass)]
 
 def test_exit_codes_are_those_of_the_table() -> None:
     """The tree in the module's docstring names every class with its exit code."""
-    table = re.findall(r"(\w+) +(\d+)   \S", errors.__doc__)
+    table = re.findall(r"(\w+) +(\d+)  +\S", errors.__doc__)
     assert {name: int(code) for name, code in table} == {each.__name__: each.exit_code for each in CLASSES}
 
 
