@@ -306,7 +306,6 @@ class Debugger:
         self.refused = ""
         """The last line, if it was refused because the job would exit."""
         self.quit_requested = False
-        self._is_end_shown = False
         """True once the user has entered `quit`."""
         self._cwd = cwd
 
@@ -387,16 +386,10 @@ class Debugger:
             return not self.session.frames or await self.session.evaluate(_IS_IN_AGENT_CODE) == "True"
         return False
 
-    def show_end(self) -> None:
-        """Show how the job has ended, unless this is already shown."""
-        if not self._is_end_shown:
-            self._is_end_shown = True
-            self.screen.show(escape_controls(self.session.end_reason))
-
     async def show_stop(self) -> None:
         """Show where the job has stopped, or how it has ended."""
         if self.session.end_reason:
-            self.show_end()
+            self.screen.show(escape_controls(self.session.end_reason))
             return
         try:
             await self._show_stop()

@@ -123,8 +123,6 @@ class _Prompt:
                 self._debugger.screen.show("")
             except (EOFError, OSError):  # Ctrl-D, the end of piped input, or a closed terminal
                 return "" if self._debugger.screen.is_terminal else "no more input; "
-        if session.end_reason and session.lost is None:  # while a line was being typed
-            self._debugger.show_end()
         return ""
 
     def _read_line(self) -> None:

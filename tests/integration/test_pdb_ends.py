@@ -137,16 +137,6 @@ async def test_resuming_at_an_uncaught_exception(tmp_path):
         assert (await found.job.finish())[0] == 1
 
 
-async def test_job_that_is_killed_while_a_line_is_typed(tmp_path):
-    """After the next line, the debugger shows that the job has ended, and exits."""
-    async with looping(tmp_path) as found, pdb(found.port) as terminal:
-        await terminal.expect(PROMPT)
-        found.job.process.kill()
-        terminal.type("p 1\n")
-        await terminal.expect("the job has ended")
-        assert (await terminal.finish())[0] == 0
-
-
 async def test_job_that_is_killed(tmp_path):
     """A job that ends under the debugger ends the session."""
     async with looping(tmp_path) as found, pdb(found.port) as terminal:
