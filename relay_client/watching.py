@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from relay_client.compare.groups import label, shared_ranks, value_line
+from relay_client.verbs.watch import GRADIENTS
 from relay_core.agent_api.evaluation import Value
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.watch import Hit, Watched
@@ -69,13 +70,19 @@ class Watching:
     """Takes the answers, and returns what is new in them.
 
     Args:
+        place: FILE:LINE, or `nan`.
         limit: The number of hits, in all ranks together, that are reported; 0 for no limit.
         doubt: What follows the note that the file is not loaded yet; "" for nothing.
     """
 
-    def __init__(self, limit: int = 0, doubt: str = "") -> None:
+    def __init__(self, place: str, limit: int = 0, doubt: str = "") -> None:
         self.reported = 0
-        self._doubt = doubt
+        self._has_line = place != GRADIENTS
+        self.what = place if self._has_line else "the gradients"
+        """What is watched."""
+        self._not_loaded = f"the file is not loaded yet; the watch begins once it is{doubt}"
+        if not self._has_line:
+            self._not_loaded = "torch is not loaded yet; the watch begins once it is"
         self._limit = limit
         self._ranks: dict[int, _Rank] = {}
         """By logical port."""
@@ -145,21 +152,32 @@ class Watching:
         """Return what the user should know about some ranks, each sentence once for each rank."""
         found: dict[str, list[Member]] = {}
         for rank in self._ranks.values():
-            for sentence in _sentences(rank.state, self._doubt):
+            for sentence in _sentences(rank.state, self._not_loaded):
                 if (rank.state.port, sentence) not in self._noted:
                     self._noted.add((rank.state.port, sentence))
                     found.setdefault(sentence, []).append(rank.member)
         return [f"{self._label(members)}: {value_line(sentence)}" for sentence, members in found.items()]
 
-    def why_no_hits(self, place: str, *, has_condition: bool) -> str:
+    def holding(self, hits: Iterable[HitOf]) -> list[str]:
+        """Return how to debug the ranks that wait for a debugger since these hits."""
+        which = {member: f"--port {member.port}" if member.rank is None else f"{member.rank}" for member, _ in hits}
+        return [
+            f"{self._label([member])}: waiting for a debugger: 'relay-client pdb {which[member]}', or F5 in the editor"
+            for member in which
+        ]
+
+    def why_no_hits(self, *, has_condition: bool) -> str:
         """Return why there may be no hits yet, with a hint."""
         states = [rank.state for rank in self._ranks.values()]
         if reached := sum(state.reached for state in states):
             skipped = sum(state.skipped for state in states)
             what = "the condition has not been true" if has_condition else "no value has arrived"
             rarely = f"; it was not evaluated {skipped}x" if skipped else ""
-            return f"no hit yet: the ranks have reached {place} {reached}x, but {what}{rarely}"
-        known = f"{place} has not been reached in any call that is watched"
+            if not self._has_line:
+                return f"no hit yet: all gradients were finite in {reached} optimizer steps{rarely}"
+            return f"no hit yet: the ranks have reached {self.what} {reached}x, but {what}{rarely}"
+        known = f"{self.what} has not been reached in any call that is watched"
+        known = known if self._has_line else "no optimizer has taken a step"
         return f"no hit yet: {known}. hint: 'relay-client stacks' shows where the ranks are"
 
     def table(self, seconds: float) -> list[str]:
@@ -202,12 +220,12 @@ def hit_as_object(member: Member, hit: Hit) -> dict[str, object]:
     return {"event": "hit", "rank": member.rank, "port": member.port, **asdict(hit)}
 
 
-def _sentences(state: WatchedRank, doubt: str) -> Iterator[str]:
+def _sentences(state: WatchedRank, not_loaded: str) -> Iterator[str]:
     if state.error:
         yield state.error
         return
     if not (state.place or state.note):
-        yield f"the file is not loaded yet; the watch begins once it is{doubt}"
+        yield not_loaded
     if state.note:
         yield state.note
     if state.missed or state.skipped:

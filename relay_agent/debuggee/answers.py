@@ -20,6 +20,8 @@ from relay_agent.monitor.allocator import read_allocator
 from relay_core.foreign import escape_controls
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from relay_agent.node.in_job.client import NodeClient
     from relay_agent.settings.model import DebugSettings
 
@@ -39,6 +41,9 @@ class Process(Protocol):
 
     def log(self, text: str) -> None:
         """Write a line to the job's stderr."""
+
+    def hold_at(self, frame: FrameType, cause: str, seconds: float, *, is_before_line: bool) -> bool:
+        """Wait for a debugger, and stop in the frame."""
 
 
 def _arm(process: Process, body: Body) -> int:
@@ -95,16 +100,17 @@ def _push(process: Process, body: Body) -> object:
 
 def _watch(process: Process, body: Body) -> object:
     """Answer with the hits of a watch, when there are any."""
-    from relay_agent.trigger.table import start_answer  # noqa: PLC0415 - needed for this request only
+    from relay_agent.trigger.table import Job, start_answer  # noqa: PLC0415 - needed for this request only
     from relay_core.agent_api.watch import Watch  # noqa: PLC0415
     from relay_core.records import encode, parse  # noqa: PLC0415
 
     question = parse(Watch, body)
 
-    def log(text: str) -> None:
-        process.log(escape_controls(text))
+    def hold(frame: FrameType) -> None:
+        process.hold_at(frame, "watch", process.settings.hold, is_before_line=True)
 
-    return lambda respond: start_answer(question, process.port, log, lambda watched: respond(encode(watched)))
+    job = Job(lambda text: process.log(escape_controls(text)), hold)
+    return lambda respond: start_answer(question, process.port, job, lambda watched: respond(encode(watched)))
 
 
 def _question(name: str, _process: Process, body: Body) -> object:

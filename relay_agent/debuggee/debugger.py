@@ -275,10 +275,10 @@ class Debugger:
                 if tracing.stop_tracing():
                     self._move(Event.RELEASE)
 
-    def break_at(self, frame: FrameType) -> None:
+    def break_at(self, frame: FrameType, *, is_before_line: bool = False) -> None:
         """Stop in a frame as `stopping.stop_in` does, if a debugger is attached."""
         if self.is_attached():
-            stopping.stop_in(frame)
+            stopping.stop_in(frame, is_before_line=is_before_line)
 
     def wait_for_attach(self, seconds: float, hopeless: Waitable) -> bool:
         """Wait for a debugger, until `seconds` have passed or `hopeless` is set, and return whether one is attached.

@@ -173,14 +173,14 @@ class DebuggedProcess:
             if is_attached or not self._exits_without:
                 announce_running()
 
-    def hold_at(self, frame: FrameType, cause: str, seconds: float) -> bool:
-        """Wait for a debugger and stop at the next line of `frame`; return False if none attaches within `seconds`."""
+    def hold_at(self, frame: FrameType, cause: str, seconds: float, *, is_before_line: bool = False) -> bool:
+        """Wait for a debugger and stop in `frame` as `stop_in` does; return False if none attaches within `seconds`."""
         place = f"{cause} at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"  # noqa: PTH119 - 10 ms
         if not debugger.is_attached() and not self.attaching.futile.is_set():
             self.log(f"{place}: waiting up to {seconds:g} s for a debugger on {self.where}")
         if not self.wait(seconds, detail=place):
             return False
-        debugger.break_at(frame)
+        debugger.break_at(frame, is_before_line=is_before_line)
         return True
 
     def wait_and_log(self, seconds: float) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -22,14 +22,18 @@ from relay_agent.job.torch_compiler import is_generated
 COMPILER = "torch._dynamo.eval_frame"
 
 
-def stop_in(frame: FrameType) -> None:
+def stop_in(frame: FrameType, *, is_before_line: bool = False) -> None:
     """Stop in a frame: at its next line or, if torch.compile has generated its code, at its current line.
+
+    Args:
+        frame: The frame.
+        is_before_line: Whether the current line has not been executed, so the debugger stops there.
 
     `debugpy.breakpoint()` stops in its caller, which here would be a function of this library.
     """
     import pydevd  # noqa: PLC0415 - an attached debugger has imported it, as below
 
-    if is_generated(frame.f_code) and COMPILED_CALLER.is_available():
+    if (is_before_line or is_generated(frame.f_code)) and COMPILED_CALLER.is_available():
         with COMPILED_CALLER.guarded():
             _stop_at_current_line(pydevd.get_global_debugger(), frame)
             return
@@ -44,23 +48,26 @@ def stop_in(frame: FrameType) -> None:
     debugpy.breakpoint()
 
 
-@contextlib.contextmanager
-def untraced(pydevd: Any, thread: Any) -> Iterator[None]:
-    """Keep pydevd from stopping this thread in its block other than on request.
+class untraced:  # noqa: N801 - used as a function; `contextlib.contextmanager` has code in which pydevd could stop
+    """A context manager that keeps pydevd from stopping this thread in its block other than on request.
 
     Args:
         pydevd: pydevd's debugger.
         thread: This thread.
     """
-    state = pydevd.set_additional_thread_info(thread)
-    pydevd.enable_tracing()  # makes pydevd register this thread now rather than later
-    pydevd.disable_tracing()  # in this thread; otherwise it could stop here, or in code that the user evaluates
-    state.is_tracing += 1
-    try:
-        yield
-    finally:
-        state.is_tracing -= 1
-        pydevd.enable_tracing()
+
+    def __init__(self, pydevd: Any, thread: Any) -> None:
+        self._pydevd = pydevd
+        self._state = pydevd.set_additional_thread_info(thread)
+
+    def __enter__(self) -> None:
+        self._pydevd.enable_tracing()  # makes pydevd register this thread now rather than later
+        self._pydevd.disable_tracing()  # in this thread; else it could stop here, or in code that the user evaluates
+        self._state.is_tracing += 1
+
+    def __exit__(self, *_error: object) -> None:
+        self._state.is_tracing -= 1
+        self._pydevd.enable_tracing()
 
 
 def _stop_at_current_line(pydevd: Any, frame: FrameType) -> None:

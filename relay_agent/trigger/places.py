@@ -102,16 +102,16 @@ def find_places(codes: Iterable[CodeType], line: int) -> list[Place]:
     return [_place(code, line) for code in chosen if id(code) not in inner]
 
 
-def check_locals(places: Iterable[Place]) -> None:
-    """Raise ConfigurationError if a function with one of these lines keeps its local variables in a dict of its own.
+def check_locals(codes: Iterable[CodeType]) -> None:
+    """Raise ConfigurationError if one of these functions keeps its local variables in a dict of its own.
 
     Before Python 3.13, to read the variables is to change the dict that `locals()` has returned.
     """
-    for place in places if sys.version_info < (3, 13) else ():
-        used = {"locals", "vars"}.intersection(place.code.co_names)
-        if used and place.code.co_flags & inspect.CO_OPTIMIZED:
+    for code in codes if sys.version_info < (3, 13) else ():
+        used = {"locals", "vars"}.intersection(code.co_names)
+        if used and code.co_flags & inspect.CO_OPTIMIZED:
             raise ConfigurationError(
-                f"{place.code.co_name}() calls {min(used)}(), whose result a watch would change",
+                f"{code.co_name}() calls {min(used)}(), whose result a watch would change",
                 hint="watch a line of another function, or use Python 3.13",
             )
 

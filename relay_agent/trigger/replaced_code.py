@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from _thread import get_ident
 from collections.abc import Iterable, Sequence
 from types import CodeType, FrameType
 from typing import Any
@@ -52,8 +51,6 @@ COMPILED = (
 
 _ignore: Any = memoryview(b"").__exit__
 """The trace function for calls: C code that returns None, which costs the least."""
-_entered: set[int] = set()
-"""The threads that are in a hook: an expression may reach a line with a hook."""
 
 
 class _Call:
@@ -64,17 +61,14 @@ class _Call:
         """None once the hook was removed."""
 
     def __call__(self, frame: FrameType | None = None) -> None:
-        hook, thread = self.hook, get_ident()
-        if hook is None or thread in _entered:
+        hook = self.hook
+        if hook is None:
             return
         try:
             if number := hook.reached():
-                _entered.add(thread)
                 hook.report(frame or sys._getframe(1), number)  # noqa: SLF001 - its documented name
         except RecursionError:  # the job is just below the limit
             pass
-        finally:
-            _entered.discard(thread)
 
     def __reduce__(self) -> tuple[Any, tuple[Any]]:
         """Do nothing in another process to which the job sends the function, and which may not have this package."""

@@ -8,11 +8,14 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import PurePath
+from types import FrameType
+from typing import NamedTuple, TypeVar
 
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception
 from relay_agent.job.torch_compiler import has_compiled_code
+from relay_agent.trigger.gradients import LATER, PLACE, GradientHook, GradientHooks, is_loaded
 from relay_agent.trigger.places import Hook, check_locals, find_codes, find_places
 from relay_agent.trigger.watch import InstalledWatch
 from relay_core.agent_api.watch import LEASE, WAIT, Watch, Watched
@@ -39,6 +42,18 @@ IN_GRAPHS = "lines inside of a graph that torch.compile has compiled are not see
 """The note if torch.compile has compiled anything."""
 
 
+_Hook = TypeVar("_Hook", Hook, GradientHook)
+
+
+class Job(NamedTuple):
+    """What watches need of the process in which they are."""
+
+    log: Callable[[str], None]
+    """Writes a line to the job's log."""
+    hold: Callable[[FrameType], object]
+    """Waits for a debugger, in the thread of the frame, and stops in the frame."""
+
+
 class Watches:
     """The watches of this process, by id."""
 
@@ -47,19 +62,18 @@ class Watches:
         """Held while watches or hooks change, by helper threads only."""
         self._watches: dict[str, InstalledWatch] = {}
         self._engine = Engine()
+        self._gradients = GradientHooks()
         self._is_checking = False
         self._paused_by, self._paused_until = "", 0.0
         """The push that has paused the watches, and until when."""
 
-    def answer(
-        self, question: Watch, port: int, log: Callable[[str], None], respond: Callable[[Watched], None]
-    ) -> None:
+    def answer(self, question: Watch, port: int, job: Job, respond: Callable[[Watched], None]) -> None:
         """Answer a question, after at most `question.wait` seconds.
 
         Args:
             question: The question.
             port: The logical port of this process.
-            log: Writes a line to the job's log.
+            job: The process.
             respond: Called with the answer.
         """
         with self._lock:
@@ -72,11 +86,12 @@ class Watches:
                 respond(Watched(error=f"the process has {MAX_WATCHES} watches already; end one of them"))
                 return
             if watch is None:
-                watch = self._install(question)
+                watch = self._install(question, job)
             turn = watch.begin_turn()
             self._place(watch)
         if is_new and not watch.error:
-            log(f"{question.user} is watching {question.file}:{question.line}")
+            what = "the gradients" if question.gradients else f"{question.file}:{question.line}"
+            job.log(f"{question.user} is watching {what}")
         received = question.after.get(str(port))
         with watch.asking:
             watch.acknowledge(received or 0)
@@ -92,7 +107,7 @@ class Watches:
         ends = time.monotonic() + SEND_TIME
         is_locked = self._lock.acquire(timeout=SEND_TIME)  # a helper thread may be searching
         ending, self._watches = self._watches, {}
-        self._engine.disarm()
+        self._disarm()
         if is_locked:
             self._lock.release()
         for watch in ending.values():
@@ -105,7 +120,7 @@ class Watches:
         with self._lock:
             self._paused_by, self._paused_until = push, time.monotonic() + seconds
             for watch in self._watches.values():
-                watch.hooks, watch.note, watch.search_at = [], PAUSED, 0.0
+                watch.hooks, watch.note, watch.search_at = (), PAUSED, 0.0
                 watch.wake()
             self._remove_hooks()
 
@@ -122,13 +137,17 @@ class Watches:
     def forget(self) -> None:
         """Remove all watches in a forked child, which has no helper threads."""
         self._lock, self._watches, self._is_checking = threading.Lock(), {}, False
-        self._engine.disarm()
+        self._disarm()
 
-    def _install(self, question: Watch) -> InstalledWatch:
+    def _disarm(self) -> None:
+        self._engine.disarm()
+        self._gradients.disarm()
+
+    def _install(self, question: Watch, job: Job) -> InstalledWatch:
         if not self._is_checking:
             start_helper(self._check, "relay-agent watch")
             self._is_checking = True
-        watch = self._watches[question.id] = InstalledWatch(question)
+        watch = self._watches[question.id] = InstalledWatch(question, job.hold)
         return watch
 
     def _place(self, watch: InstalledWatch) -> None:
@@ -137,19 +156,31 @@ class Watches:
         if watch.hooks or watch.error or watch.ended or now < max(watch.search_at, self._paused_until):
             return
         watch.search_at = now + min(MAX_SEARCH_INTERVAL, max(SEARCH_INTERVAL, now - watch.began))
-        file, line = watch.question.file, watch.question.line
         try:
-            codes = find_codes(file)
-            places = find_places(codes, line)
-            check_locals(places)
-            watch.hooks = [Hook(place, watch.reached, watch.report) for place in places]
-            notes = [self._set_hooks()] if places else []
+            (self._place_gradients if watch.question.gradients else self._place_line)(watch)
         except Exception as error:  # noqa: BLE001 - of the job: an audit hook that refuses, or code that a tool has made
             is_known = isinstance(error, ConfigurationError)
             watch.error = str(error) if is_known else f"the line cannot be watched: {describe_exception(error)}"
-            watch.hooks = []
+            watch.hooks = ()
             self._remove_hooks()
+
+    def _place_gradients(self, watch: InstalledWatch) -> None:
+        watch.search_at = 0.0  # this is no search
+        if not is_loaded():
+            watch.note = ""
             return
+        watch.place, watch.hooks = PLACE, [GradientHook(watch.reached, watch.report)]
+        is_reached = self._gradients.set_hooks(self._hooks(GradientHook))
+        watch.note = "" if is_reached else LATER
+        watch.hooks = watch.hooks if is_reached else ()
+
+    def _place_line(self, watch: InstalledWatch) -> None:
+        file, line = watch.question.file, watch.question.line
+        codes = find_codes(file)
+        places = find_places(codes, line)
+        check_locals(place.code for place in places)
+        watch.hooks = [Hook(place, watch.reached, watch.report) for place in places]
+        notes = [self._engine.set_hooks(self._hooks(Hook))] if places else []
         if places:
             watch.place = f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}"
             notes += [f"line {line} has no code, so line {places[0].line} is watched"] * (places[0].line != line)
@@ -158,23 +189,24 @@ class Watches:
             notes += [f"{PurePath(file).name} has no code at line {line} or after it"]
         watch.note = "; ".join(filter(None, notes))
 
-    def _set_hooks(self) -> str:
-        return self._engine.set_hooks([hook for watch in self._watches.values() for hook in watch.hooks])
+    def _hooks(self, kind: type[_Hook]) -> list[_Hook]:
+        return [hook for watch in self._watches.values() for hook in watch.hooks if isinstance(hook, kind)]
 
     def _remove_hooks(self) -> None:
         """Remove the hooks of watches that have none any more; those that the job's audit hooks keep do nothing."""
         with contextlib.suppress(Exception):
-            self._set_hooks()
+            self._engine.set_hooks(self._hooks(Hook))
+            self._gradients.set_hooks(self._hooks(GradientHook))
 
     def _end(self, watch: InstalledWatch, reason: str) -> None:
         """Remove the hooks of a watch; its last answer remains until nobody asks for it."""
         watch.end(reason)
         if watch.hooks:
-            watch.hooks = []
+            watch.hooks = ()
             self._remove_hooks()
 
     def _check(self) -> None:
-        """End the watches that are over, until there are none."""
+        """End the watches that are over, and place those that have no place, until there are none."""
         while True:
             time.sleep(CHECK_INTERVAL)
             with self._lock:
@@ -185,6 +217,9 @@ class Watches:
                         self._watches.pop(id, None)  # unless the process exits
                     elif watch.ended or now - watch.began > watch.question.lasts:
                         self._end(watch, f"after {watch.question.lasts:g} s")
+                    elif not watch.hooks:
+                        self._place(watch)
+                        watch.wake()
                 if not self._watches:
                     self._is_checking = False
                     return
@@ -197,12 +232,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=watches.forget)
 
 
-def start_answer(question: Watch, port: int, log: Callable[[str], None], respond: Callable[[Watched], None]) -> None:
+def start_answer(question: Watch, port: int, job: Job, respond: Callable[[Watched], None]) -> None:
     """Answer a question in a separate thread; the arguments are those of `Watches.answer`."""
 
     def answer() -> None:
         try:
-            watches.answer(question, port, log, respond)
+            watches.answer(question, port, job, respond)
         except Exception as error:  # noqa: BLE001 - the client would wait, and Python would write it to the job's log
             respond(Watched(error=describe_exception(error)))
 

@@ -17,13 +17,14 @@ import math
 import sys
 from _queue import Empty, SimpleQueue  # C code: reentrant, and gevent replaces `queue`
 from _thread import get_ident
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.trigger.expression import Expression, failure, forget_evaluation, local_names
-from relay_agent.trigger.places import Hook
+from relay_agent.trigger.gradients import GradientHook
+from relay_agent.trigger.places import Hook, check_locals
 from relay_agent.values.presentation import short_repr
 from relay_core.agent_api.watch import MAX_HITS, Hit, Watch, Watched
 from relay_core.errors import ConfigurationError
@@ -38,6 +39,10 @@ GATHER_TIME = 0.02
 """Seconds for which more hits are collected after the first one."""
 COUNTING_TIME = 7e-7
 """Seconds that it takes to count a hit, approximately; to measure it would take as long again."""
+
+
+_reporting: set[int] = set()
+"""The threads that are reporting: an expression may reach a line that is watched."""
 
 
 class _Raw(NamedTuple):
@@ -71,14 +76,20 @@ class _Budget:
 
 
 class InstalledWatch:
-    """A watch in this process; `reached` and `report` are called in the job's threads."""
+    """A watch in this process; `reached` and `report` are called in the job's threads.
 
-    def __init__(self, question: Watch) -> None:
+    Args:
+        question: The watch.
+        hold: Waits for a debugger, and stops in the frame.
+    """
+
+    def __init__(self, question: Watch, hold: Callable[[FrameType], object]) -> None:
         self.question = question
+        self._hold = hold
         self.place = self.note = self.error = self.ended = ""
         """As in `Watched`, but `note` is about the place."""
         self._condition_note = ""
-        self.hooks: list[Hook] = []
+        self.hooks: Sequence[Hook | GradientHook] = ()
         self.asking = threading.Lock()
         """Held while a question is being answered."""
         self.began = self.asked = time.monotonic()
@@ -123,39 +134,81 @@ class InstalledWatch:
 
         return reached
 
-    def report(self, frame: FrameType, reached: int) -> None:
-        """Evaluate, and leave a hit; raises only what a signal handler has raised."""
-        began = self._clock()
-        next(self._evaluated)
-        try:
-            self._evaluate(frame, reached)
-        finally:
-            now = self._clock()
-            self._spent += now - began
-            self._next = self._budget.next_after(began, now) if not self.ended else math.inf
-            if now - began > TOO_LONG:
-                self.end(f"because one evaluation took {now - began:.1f} s")
+    def report(self, frame: FrameType, reached: int, find: Callable[[], str] | None = None) -> None:
+        """Evaluate, leave a hit, and hold the thread if that is asked for; raises only what a signal handler raises.
 
-    def _evaluate(self, frame: FrameType, reached: int) -> None:
-        text = error = ""
+        Args:
+            frame: Where the expression is evaluated.
+            reached: What `reached` has returned.
+            find: Returns what there is to report besides the expression; "" if this is no hit.
+        """
+        thread = get_ident()
+        if thread in _reporting:
+            return
+        _reporting.add(thread)
         try:
-            names = local_names(frame)
+            began, is_hit = self._clock(), False
+            next(self._evaluated)
+            try:
+                is_hit = self._evaluate(frame, reached, find)
+            finally:
+                now = self._clock()
+                self._spent += now - began
+                self._next = self._budget.next_after(began, now) if not self.ended else math.inf
+                if now - began > TOO_LONG:
+                    self.end(f"because one evaluation took {now - began:.1f} s")
+            if is_hit and self.question.is_holding:
+                self._hold(frame)
+        finally:
+            _reporting.discard(thread)
+
+    def _evaluate(self, frame: FrameType, reached: int, find: Callable[[], str] | None) -> bool:
+        """Return whether there was a hit."""
+        found = text = error = ""
+        try:
+            has_names = self._condition is not None or self._expression is not None
+            if has_names and find is not None and not self._may_read(frame):
+                return False
+            names = local_names(frame) if has_names else {}
             if self._condition is not None and not self._is_due(self._condition, frame, names):
-                return
+                return False
+            if find is not None and not (found := self._found(find)):
+                return False
             if self._expression is not None:
                 text = short_repr(self._expression.value(frame, names))
         except BaseException as raised:  # noqa: BLE001 - the expression may raise anything, including SystemExit
             error = failure(raised)
             forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
+        if found:
+            text, error = f"{found}. {self.question.expression}: {text or error}" if text or error else found, ""
         number, limit = next(self._reported), self.question.hits
         if limit and number > limit:  # another thread has reported the last hit
-            return
+            return False
         if self._raw.qsize() + len(self._kept) < MAX_HITS:
             self._raw.put(_Raw(reached, self._time(), text, error, get_ident()))
         else:
             next(self._missed)
         if number == limit:
             self.end(f"after {limit} {'hit' if limit == 1 else 'hits'}")
+        return True
+
+    def _may_read(self, frame: FrameType) -> bool:
+        """Return whether the local names of an optimizer's caller can be read; otherwise, the watch ends."""
+        try:
+            check_locals([frame.f_code])
+        except ConfigurationError as error:
+            self.end(f"because {error.sentence}; watch the gradients without an expression and a condition")
+        return not self.ended
+
+    def _found(self, find: Callable[[], str]) -> str:
+        """Return what `find` returns; if it fails, the watch ends."""
+        try:
+            return find()
+        except BaseException as raised:  # noqa: BLE001 - of an object that the job has given to its optimizer
+            reason = failure(raised)
+            forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
+        self.end(f"because the gradients cannot be checked: {reason}")
+        return ""
 
     def _is_due(self, condition: Expression, frame: FrameType, names: dict[str, Any]) -> bool:
         """Return whether the condition is true, and this is the n-th time."""
@@ -225,8 +278,10 @@ class InstalledWatch:
 
     def _state(self) -> tuple[str, ...]:
         note = self._condition_note
-        if not note and self._condition is not None and self._skipped():
-            note = "the line is reached too often to evaluate the condition each time: hits may be missing"
+        if not note and (self._condition is not None or self.question.gradients) and self._skipped():
+            line = "the line is reached too often to evaluate the condition each time"
+            what = "optimizers take steps too often to check each one" if self.question.gradients else line
+            note = f"{what}: hits may be missing"
         return self.place, "; ".join(filter(None, (self.note, note))), self.error, self.ended
 
     def _skipped(self) -> int:

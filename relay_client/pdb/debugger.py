@@ -380,7 +380,7 @@ class Debugger:
     async def _is_in_agent_code(self) -> bool:
         """Whether the job is stopped in relay_agent's code, whose frames debugpy hides, so the stack may be empty."""
         await self.session.select_stopped_thread()
-        if self.session.reason.get("reason") == "exception":
+        if self.session.reason.get("reason") in {"exception", "breakpoint"}:  # a stop on request, in the job's code
             return False
         with contextlib.suppress(RequestFailed):  # the thread is in C code
             return not self.session.frames or await self.session.evaluate(_IS_IN_AGENT_CODE) == "True"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
@@ -35,12 +35,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Command:
-    """The texts of a command whose arguments are the fields of its verb; a field without a default is a positional."""
+    """The texts of a command whose arguments are the fields of its verb; a field without a default is positional."""
 
     summary: str
     description: str
     arguments: Mapping[str, str]
     """The help of each argument; a field that is not listed is none, except `ranks` and `ports`."""
+    optional: Collection[str] = ()
+    """The fields with a default that are positional, too."""
 
 
 @dataclass(frozen=True)

@@ -22,19 +22,24 @@ ANSWER_SECONDS = 5.0
 """Seconds that a process has to answer, beyond those for which it waits for a hit."""
 LAST_SECONDS = 2.0
 """Seconds to wait for the last hits, after which the user gets the prompt back in any case."""
+GRADIENTS = "nan"
+"""The place that stands for all steps of optimizers before which a gradient is not finite."""
+HOLD = "hold"
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>[1-9][0-9]{0,8})(?::[0-9]+)?", re.ASCII)
 """`train.py:88`, `C:\\src\\train.py:88`, and `train.py:88:5` as editors copy it."""
 
 
 def parse_place(text: str) -> tuple[str, int]:
-    """Return the file and the line of a place.
+    """Return the file and the line of a place; "" and 0 for `nan`.
 
     Raises:
-        UsageError: the text is not FILE:LINE.
+        UsageError: the text is neither FILE:LINE nor `nan`.
     """
+    if text == GRADIENTS:
+        return "", 0
     found = _PLACE.fullmatch(text)
     if found is None:
-        raise UsageError(f"invalid place: '{text}'", hint="use FILE:LINE, such as train.py:88")
+        raise UsageError(f"invalid place: '{text}'", hint="use FILE:LINE, such as train.py:88, or nan")
     return found["file"], int(found["line"])
 
 
@@ -55,9 +60,10 @@ class Watch(Verb):
     name = "watch"
     changes_job = True  # an expression can execute any code
     command = Command(
-        "report an expression at a line, without stopping",
+        "report an expression at a line, or gradients that are not finite, without stopping",
         "Evaluates a Python expression in all ranks each time they reach a line, just before the line is executed, "
-        "and prints its value. No rank is stopped, and editors can stay attached; the expression is executed by the "
+        "and prints its value; with 'nan' as the place, reports which gradients are not finite before an optimizer of "
+        "torch applies them. No rank is stopped, and editors can stay attached; the expression is executed by the "
         "thread that has reached the line, so whatever it changes is changed in the job. Values by the rules of "
         "'relay-client eval'. The watch ends with Ctrl-C, after --for or --hits, or when all ranks have ended; then "
         "prints, on stderr, a table with how often each rank reached the line, and what the watch has cost. If "
@@ -65,14 +71,17 @@ class Watch(Verb):
         "the line, or if no value was reported.",
         {
             "place": "FILE:LINE, such as train.py:88; the file may have another directory on the nodes: relative to "
-            "the current directory, it has the same path as on the nodes, or the end of that path",
-            "expression": "a Python expression with the variables at the line; '' to only count",
+            "the current directory, it has the same path as on the nodes, or the end of that path. Or nan: each step "
+            "of an optimizer for which a gradient is NaN or infinite",
+            "expression": "a Python expression with the variables at the line, or where the optimizer's step is called;"
+            " without one, a line is only counted",
         },
+        optional={"expression"},
     )
     checks: ClassVar[Mapping[str, Callable[[str], object]]] = {**Verb.checks, "place": parse_place}
     place: str
-    """FILE:LINE, as on the nodes: the file's absolute path, or the end of its path."""
-    expression: str
+    """FILE:LINE, as on the nodes: the file's absolute path, or the end of its path; or `nan`."""
+    expression: str = ""
     """A Python expression; "" to only count."""
     ranks: str = "all"
     """A list of global ranks, or `all`."""
@@ -83,7 +92,10 @@ class Watch(Verb):
     every: int = 1
     """Report the first time, and then every n-th time."""
     hits: int = 0
-    """Hits after which the watch ends in a process; 0 for no limit."""
+    """Hits after which the watch ends in a process; 0 for one if ranks are held or gradients are watched, or else for
+    no limit."""
+    then: str = "report"
+    """What happens at a hit: `report`, or `hold` to also stop there and wait for a debugger."""
     lasts: float = 3600.0
     """Seconds after which the watch ends in a process."""
     watch_id: str = ""
@@ -104,11 +116,14 @@ class Watch(Verb):
         from relay_core.agent_api import watch
 
         file, line = parse_place(self.place)
-        same = ("expression", "every", "hits", "lasts", "wait", "is_last", "ranks", "ports")
+        same = ("expression", "every", "lasts", "wait", "is_last", "ranks", "ports")
         return watch.Watch(
             id=self.watch_id,
             file=file,
             line=line,
+            gradients=self.place == GRADIENTS,
+            is_holding=self.then == HOLD,
+            hits=self.hits or int(self.then == HOLD or self.place == GRADIENTS),
             condition=self.when,
             after={str(cursor.port): cursor.number for cursor in self.after},
             seconds=self.wait + ANSWER_SECONDS,

@@ -1,4 +1,5 @@
-"""The question `watch`, which reports an expression at a line of a running job each time the line is reached.
+"""The question `watch`, which reports an expression at a line of a running job each time the line is reached, or
+gradients that are not finite.
 
 The question contains the whole watch, so it installs the watch in a process that does not know it: one that starts
 later, or one in which it has lapsed while the client was asleep. The client asks it again and again, and a process
@@ -52,8 +53,12 @@ class Watch(Question):
     file: str = ""
     """The file: absolute, or the last parts of its path, as in `train.py` or `models/net.py`."""
     line: int = 0
+    gradients: bool = False
+    """Whether the place is not a line, but all steps of optimizers before which a gradient is not finite."""
+    is_holding: bool = False
+    """Whether the process waits for a debugger at a hit, as long as its settings allow."""
     expression: str = ""
-    """What is evaluated at the line, before it is executed; "" to count only."""
+    """What is evaluated at the line, before it is executed; "" for nothing."""
     condition: str = ""
     """Evaluated first; a hit is reported only if it is true. "" for always."""
     every: int = 1
@@ -79,7 +84,8 @@ class Watch(Question):
 
     def checked(self) -> Watch:
         """Return the question as in `Question`; raises UsageError also if the place or an expression is invalid."""
-        if not (0 < len(self.id) <= MAX_ID and 0 < len(self.file) <= MAX_PATH and self.line >= 1):
+        has_place = self.gradients or (self.file and self.line >= 1)
+        if not (has_place and 0 < len(self.id) <= MAX_ID and len(self.file) <= MAX_PATH):
             raise UsageError("the watch has no valid id or place")
         if max(len(self.expression), len(self.condition)) > MAX_EXPRESSION:
             raise UsageError(f"the expression or the condition is longer than {MAX_EXPRESSION} characters")
@@ -100,7 +106,7 @@ class Hit:
     time: float = 0.0
     """Seconds since the epoch, by the clock of the node."""
     text: str = ""
-    """The value of the expression, by the rules of `eval`."""
+    """The value of the expression, by the rules of `eval`; for gradients, what is not finite, and the value after it."""
     error: str = ""
     """The exception that the expression has raised instead."""
     thread: str = ""
@@ -114,7 +120,7 @@ class Watched:
     hits: Annotated[tuple[Hit, ...], Wire(most=MAX_HITS)] = ()
     """The hits that were not acknowledged, oldest first."""
     place: str = ""
-    """Where the watch is: `train_step train.py:88`; "" while the file is not loaded."""
+    """Where the watch is: `train_step train.py:88`, or `optimizer steps`; "" while the file or torch is not loaded."""
     reached: int = 0
     """How many times the line was reached."""
     missed: int = 0

@@ -238,6 +238,23 @@ async def test_condition(relay: LocalRelay, tmp_path: Path) -> None:
     assert "the watch has ended after 1 s\n" in never.stderr
 
 
+async def test_rank_that_is_held_at_a_hit(relay: LocalRelay, tmp_path: Path) -> None:
+    """With `--then hold`, the rank waits before the line, once, and the command names what to do; others continue."""
+    env = without_client(relay, tmp_path)
+    command = ("relay_client", "watch", f"train.py:{LINE}", "step", "--when", "loss != loss", "--then", "hold")
+    async with job(relay, tmp_path), program(*command, env=env) as watching:
+        await watching.line("rank 2: waiting for a debugger: 'relay-client pdb 2', or F5 in the editor")
+        seen = await run("relay_client", "pdb", "2", env=env, stdin=b"p step\nq\n")
+        places = [line for line in seen.stdout.splitlines() if line.startswith("> ")]
+        script = tmp_path / "node-1" / "train.py"
+        assert [f"> {script}({LINE})train_step()"] == places, seen
+        await watching.line("rank 2: the watch has ended after 1 hit")
+        stopped = await stop(watching)
+    assert re.search(r"rank 2 +#\d+  (\d+)\n", stopped.stdout)[1] in seen.stdout.splitlines()
+    reported = [line.split()[3] for line in stopped.stderr.splitlines() if re.match(r"rank \d +\d", line)]
+    assert ["0", "0", "1", "0"] == reported, stopped.stderr
+
+
 async def test_moved_line(relay: LocalRelay, tmp_path: Path) -> None:
     """For a line without code, the next one is watched, with a sentence about it."""
     env = without_client(relay, tmp_path)
@@ -250,7 +267,7 @@ async def test_moved_line(relay: LocalRelay, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "error"),
     [
-        (("train.py", "loss"), 2, "error: invalid place: 'train.py'. hint: use FILE:LINE, such as train.py:88"),
+        (("train.py", "loss"), 2, "error: invalid place: 'train.py'. hint: use FILE:LINE, such as train.py:88, or nan"),
         (("train.py:1", "loss", "--ranks", "x"), 2, "error: --ranks: invalid list of ranks: 'x'"),
         (("train.py:1", "loss", "--hits", "0"), 2, "error: argument --hits: invalid number: '0'"),
         (("train.py:1", "loss", "--every", "x"), 2, "error: argument --every: invalid number: 'x'"),

@@ -38,7 +38,9 @@ class VerbCommand:
         )
         for field, text in self._shown():
             options = OPTIONS.get(field.name, (f"--{field.name.replace('_', '-')}",))
-            if field.default is dataclasses.MISSING:
+            if field.name in command.optional:
+                parser.add_argument(field.name, metavar=field.name.upper(), nargs="?", default=field.default, help=text)
+            elif field.default is dataclasses.MISSING:
                 parser.add_argument(field.name, metavar=field.name.upper(), help=text)
             elif field.name == "ranks":
                 add_ranks(parser)

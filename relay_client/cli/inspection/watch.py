@@ -11,7 +11,7 @@ from typing import cast
 from relay_client.cli.common import parse_positive_duration, run_quietly
 from relay_client.cli.inspection.verb_command import VerbCommand
 from relay_client.verbs.verb import check
-from relay_client.verbs.watch import Watch, parse_place
+from relay_client.verbs.watch import GRADIENTS, HOLD, Watch, parse_place
 from relay_core.errors import UsageError
 from relay_core.program.options import argument_type
 
@@ -26,9 +26,10 @@ class WatchCommand(VerbCommand):
         every = "of the times that the condition is true, report the first one, and then only every Nth"
         parser.add_argument("--when", default="", metavar="CONDITION", help=only_if)
         parser.add_argument("--every", type=number, default=1, metavar="N", help=every)
-        parser.add_argument(
-            "--hits", type=number, default=0, metavar="N", help="end after N hits, in all ranks together"
-        )
+        hits = "end after N hits, in all ranks together; with nan or --then hold, the default is one in each rank"
+        parser.add_argument("--hits", type=number, default=0, metavar="N", help=hits)
+        then = f"{HOLD}: also stop at a hit, and wait for a debugger as breakpoint() does (default: %(default)s)"
+        parser.add_argument("--then", choices=("report", HOLD), default="report", help=then)
         parser.add_argument(
             "--for", dest="lasts", type=lasts, default="60m", metavar="TIME", help="end after TIME (default: 60m)"
         )
@@ -38,7 +39,7 @@ class WatchCommand(VerbCommand):
         """Print each hit until the watch ends; status 17 if there was none, unless it was ended with Ctrl-C."""
         from relay_client.cli.inspection.watch_loop import WatchLoop
 
-        limits = {name: getattr(arguments, name) for name in ("when", "every", "hits", "lasts")}
+        limits = {name: getattr(arguments, name) for name in ("when", "every", "hits", "then", "lasts")}
         place = _node_place(arguments.place)
         request = cast("Watch", self.request(arguments, place=place, watch_id=secrets.token_hex(8), **limits))
         check(request, lambda field: f"--{field}")
@@ -55,6 +56,8 @@ def _positive(text: str) -> int:
 
 def _doubt(place: str) -> str:
     """Return that there is no such file on this machine, as a sentence after another one; "" if there is."""
+    if place == GRADIENTS:
+        return ""
     file = Path(parse_place(place)[0])
     where = "on this machine" if file.is_absolute() else "in the current directory"
     return "" if file.exists() else f". {file} does not exist {where} either"
@@ -64,6 +67,8 @@ def _node_place(place: str) -> str:
     """Return a place as the nodes know it: a file below the current directory, which is the job's, is relative."""
     from relay_client.push.deliver import absolute_paths, node_paths
 
+    if place == GRADIENTS:
+        return place
     file, line = parse_place(place)
     local, shown = absolute_paths(Path(file)), node_paths(Path(file))[-1]
     if shown in local:  # not below it: the path on the nodes, unless it begins at the current directory

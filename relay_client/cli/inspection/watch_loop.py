@@ -13,7 +13,7 @@ from typing import Any
 
 from relay_client.cli.inspection.asking import Perform, performing
 from relay_client.ui.text import exact_duration
-from relay_client.verbs.watch import LAST_SECONDS, Cursor, Watch
+from relay_client.verbs.watch import HOLD, LAST_SECONDS, Cursor, Watch
 from relay_client.watching import HitOf, Watching, hit_as_object
 from relay_core.agent_api.watch import WAIT
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -40,7 +40,7 @@ class WatchLoop:
     def __init__(self, arguments: argparse.Namespace, request: Watch, doubt: str = "") -> None:
         self._arguments = arguments
         self._request = request
-        self._watching = Watching(request.hits, doubt)
+        self._watching = Watching(request.place, request.hits, doubt)
         self._perform: Perform
         self.end = "the watch was stopped"
         """Why the watch has ended."""
@@ -57,7 +57,7 @@ class WatchLoop:
             started, limit = clock(), exact_duration(self._request.lasts)
             hits = await self._begin(started)
             try:
-                _say(f"watching {self._request.place} in {self._watching.ranks}, for {limit} or until Ctrl-C")
+                _say(f"watching {self._watching.what} in {self._watching.ranks}, for {limit} or until Ctrl-C")
                 self._print(hits)
                 self.end = await self._until_over(hits, started) or f"the watch has ended after {limit}"
                 self.status = SUCCESS if self._watching.reported else NO_VALUE
@@ -73,7 +73,7 @@ class WatchLoop:
             raise
         if not self._watching.ranks:
             self._say_notes()
-            raise NoValue(f"no rank can watch {self._request.place}")
+            raise NoValue(f"no rank can watch {self._watching.what}")
         return hits
 
     async def _until_over(self, hits: Sequence[HitOf], started: float) -> str:
@@ -86,7 +86,7 @@ class WatchLoop:
                 return "all ranks have ended"
             if not (is_explained or self._watching.reported or clock() - started < WAIT):
                 is_explained = True
-                _say(self._watching.why_no_hits(self._request.place, has_condition=bool(self._request.when)))
+                _say(self._watching.why_no_hits(has_condition=bool(self._request.when)))
             if not hits:
                 await asyncio.sleep(max(0.0, asked + INTERVAL - clock()))
             if (left := started + self._request.lasts - (asked := clock())) <= 0:
@@ -120,6 +120,8 @@ class WatchLoop:
         is_json = self._arguments.json
         for line in [json.dumps(hit_as_object(*hit)) for hit in hits] if is_json else self._watching.lines(hits):
             print(line, flush=True)
+        for line in self._watching.holding(hits) if self._request.then == HOLD else ():
+            _say(line)
 
     def _say_notes(self) -> None:
         for note in self._watching.notes():

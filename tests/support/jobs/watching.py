@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from relay_agent.trigger.table import Watches
+from relay_agent.trigger.table import Job, Watches
 from relay_core.agent_api.watch import Watch, Watched
 
 PORT = 5678
@@ -31,6 +32,7 @@ class Client:
     def __init__(self, path: Path, table: Watches | None = None) -> None:
         self.table = table or Watches()
         self.logged: list[str] = []
+        self.on_hold: Callable[[FrameType], object] = lambda _frame: None
         self.on_answer: Callable[[Watched], object] = lambda _answer: None
         self._path = path
         self._after: dict[str, dict[str, int]] = {}
@@ -49,10 +51,13 @@ class Client:
             found.append(answer)
             self.on_answer(answer)
 
-        self.table.answer(question, PORT, self.logged.append, respond)
+        self.table.answer(question, PORT, Job(self.logged.append, self._hold), respond)
         hits = found[0].hits
         self._after[id] = {str(PORT): hits[-1].number if hits else after.get(str(PORT), 0)}
         return found[0]
+
+    def _hold(self, frame: FrameType) -> None:
+        self.on_hold(frame)
 
     def texts(self, mark: str, expression: str = "", **fields: Any) -> list[str]:
         """Ask once more, and return the values or errors that were reported."""

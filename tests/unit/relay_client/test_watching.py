@@ -10,12 +10,13 @@ from relay_core.agent_api.watch import MAX_HITS, Hit
 from relay_core.records import encode
 
 PLACE = "step train.py:88"
+REACHED = f"the ranks have reached {PLACE} 8x"
 HINT = "hint: 'relay-client stacks' shows where the ranks are"
 
 
-def entry(rank: int, *hits: Hit, port: int | None = None, **fields: Any) -> dict[str, Any]:
+def entry(rank: int | None, *hits: Hit, port: int | None = None, **fields: Any) -> dict[str, Any]:
     """Return what the verb answers about one rank."""
-    state = {"rank": rank, "port": 5678 + rank if port is None else port, "process": "a 1", "place": PLACE}
+    state = {"rank": rank, "port": 5678 + (rank or 0) if port is None else port, "process": "a 1", "place": PLACE}
     return {**state, "hits": [encode(hit) for hit in hits], **fields}
 
 
@@ -33,7 +34,7 @@ def shown(watching: Watching, *entries: dict[str, Any]) -> list[str]:
 
 def test_same_values_are_one_line() -> None:
     """Ranks with the same value in a step share a line; another value stays visible; columns are aligned."""
-    watching = Watching()
+    watching = Watching(PLACE)
     found = shown(
         watching,
         entry(0, hit(9), hit(10)),
@@ -48,19 +49,21 @@ def test_counts_that_differ() -> None:
     """Ranks that began to watch at different steps share the lines of equal values; a rank is once in a line."""
     first, second = [hit(1, time=1.0), hit(2, time=2.0)], [hit(2, time=1.1), hit(3, time=2.1)]
     assert ["ranks 0-1     #1-2  0.5", "ranks 0-1     #2-3  0.5"] == shown(
-        Watching(), entry(0, *first), entry(1, *second)
+        Watching(PLACE), entry(0, *first), entry(1, *second)
     )
 
 
 def test_order_of_time() -> None:
     """Hits are shown in the order of their times, whatever the order of the ranks is."""
-    found = shown(Watching(), entry(0, hit(2, "b", time=5.0)), entry(1, hit(1, "a", time=4.0), hit(3, "c", time=6.0)))
+    found = shown(
+        Watching(PLACE), entry(0, hit(2, "b", time=5.0)), entry(1, hit(1, "a", time=4.0), hit(3, "c", time=6.0))
+    )
     assert ["rank 1        #1  a", "rank 0        #2  b", "rank 1        #3  c"] == found
 
 
 def test_repeated_hits() -> None:
     """A hit that is repeated, because its acknowledgment has not arrived, is shown once."""
-    watching = Watching()
+    watching = Watching(PLACE)
     assert ["rank 0        #1  0.5"] == shown(watching, entry(0, hit(1)))
     assert {5678: 1} == watching.cursors
     assert ["rank 0        #2  0.5"] == shown(watching, entry(0, hit(1), hit(2)))
@@ -69,7 +72,7 @@ def test_repeated_hits() -> None:
 
 def test_restarted_rank() -> None:
     """The hits of a process that has taken the place of another one are new, whatever their numbers are."""
-    watching = Watching()
+    watching = Watching(PLACE)
     shown(watching, entry(0, hit(7)))
     shown(watching, entry(0, is_silent=True, error="not found"))
     assert {5678: 7} == watching.cursors
@@ -79,7 +82,7 @@ def test_restarted_rank() -> None:
 
 def test_limit() -> None:
     """The limit is for all ranks together; the earliest hits count."""
-    watching = Watching(3)
+    watching = Watching(PLACE, 3)
     shown(watching, entry(0, hit(1)))
     assert "" == watching.end
     assert 2 == len(shown(watching, entry(0, hit(2), hit(3)), entry(1, hit(4))))
@@ -89,7 +92,7 @@ def test_limit() -> None:
 
 def test_texts_of_the_job() -> None:
     """Control characters and line ends are escaped in values, exceptions, names and notes; long values are cut."""
-    watching = Watching()
+    watching = Watching(PLACE)
     evil = "a\nb\x1b]0;x\x07"
     (value,) = shown(watching, entry(0, hit(1, evil, thread=evil), note=evil))
     assert r"rank 0        #1  a\nb\x1b]0;x\x07  (thread a\nb\x1b]0;x\x07)" == value
@@ -107,7 +110,7 @@ def test_texts_of_the_job() -> None:
 
 def test_notes_once() -> None:
     """Each sentence is shown once for each rank, for all ranks together that have it."""
-    watching = Watching()
+    watching = Watching(PLACE)
     watching.received({"ranks": [entry(0, place=""), entry(1, place=""), entry(2, note="n", missed=1)]})
     assert [
         "ranks 0-1: the file is not loaded yet; the watch begins once it is",
@@ -121,7 +124,7 @@ def test_notes_once() -> None:
 
 def test_ranks_that_watch() -> None:
     """The watch is over if no rank can watch, but not because some cannot, or are absent."""
-    watching = Watching()
+    watching = Watching(PLACE)
     broken = {"error": "SyntaxError: invalid syntax", "place": ""}
     watching.received({"ranks": [entry(0, **broken), entry(1), entry(2, error="not found", is_silent=True)]})
     assert ("rank 1", "") == (watching.ranks, watching.end)
@@ -135,7 +138,7 @@ def test_ranks_that_watch() -> None:
 
 def test_end_in_the_ranks() -> None:
     """The watch is over once it has ended in each rank that can watch."""
-    watching = Watching()
+    watching = Watching(PLACE)
     watching.received({"ranks": [entry(0, ended="after 60 s"), entry(1)]})
     assert "" == watching.end
     watching.received({"ranks": [entry(1, ended="after 60 s")]})
@@ -145,23 +148,45 @@ def test_end_in_the_ranks() -> None:
 @pytest.mark.parametrize(
     ("reached", "skipped", "has_condition", "why"),
     [
-        (0, 0, True, f"a.py:1 has not been reached in any call that is watched. {HINT}"),
-        (8, 0, True, "the ranks have reached a.py:1 8x, but the condition has not been true"),
-        (8, 7, True, "the ranks have reached a.py:1 8x, but the condition has not been true; it was not evaluated 7x"),
-        (8, 0, False, "the ranks have reached a.py:1 8x, but no value has arrived"),
-        (8, 8, False, "the ranks have reached a.py:1 8x, but no value has arrived; it was not evaluated 8x"),
+        (0, 0, True, f"{PLACE} has not been reached in any call that is watched. {HINT}"),
+        (8, 0, True, f"{REACHED}, but the condition has not been true"),
+        (8, 7, True, f"{REACHED}, but the condition has not been true; it was not evaluated 7x"),
+        (8, 0, False, f"{REACHED}, but no value has arrived"),
+        (8, 8, False, f"{REACHED}, but no value has arrived; it was not evaluated 8x"),
     ],
 )
 def test_no_hits(reached: int, skipped: int, has_condition: bool, why: str) -> None:
     """Without hits, the user learns whether the line is reached, and whether what is evaluated there was not true."""
-    watching = Watching()
+    watching = Watching(PLACE)
     watching.received({"ranks": [entry(0, reached=reached, skipped=skipped)]})
-    assert f"no hit yet: {why}" == watching.why_no_hits("a.py:1", has_condition=has_condition)
+    assert f"no hit yet: {why}" == watching.why_no_hits(has_condition=has_condition)
+
+
+def test_gradients() -> None:
+    """Gradients are named as what is watched, also while torch is not loaded and while there is no hit."""
+    watching = Watching("nan")
+    watching.received({"ranks": [entry(0, place=""), entry(1, place="optimizer steps", reached=8)]})
+    assert ("the gradients", "ranks 0-1") == (watching.what, watching.ranks)
+    assert ["rank 0: torch is not loaded yet; the watch begins once it is"] == watching.notes()
+    assert "no hit yet: all gradients were finite in 8 optimizer steps" == watching.why_no_hits(has_condition=False)
+    watching = Watching("nan")
+    watching.received({"ranks": [entry(0, place="optimizer steps")]})
+    assert f"no hit yet: no optimizer has taken a step. {HINT}" == watching.why_no_hits(has_condition=False)
+
+
+def test_ranks_that_wait_for_a_debugger() -> None:
+    """For each rank that is held, the command that debugs it is named."""
+    watching = Watching(PLACE)
+    hits = watching.received({"ranks": [entry(2, hit(1)), entry(None, hit(1), port=7000)]})
+    assert [
+        "rank 2: waiting for a debugger: 'relay-client pdb 2', or F5 in the editor",
+        "port 7000: waiting for a debugger: 'relay-client pdb --port 7000', or F5 in the editor",
+    ] == watching.holding(hits)
 
 
 def test_table() -> None:
     """The table has a line for each rank; the cost is that of the rank with the highest."""
-    watching = Watching()
+    watching = Watching(PLACE)
     shown(watching, entry(0, hit(1, "0"), reached=12, spent=0.0125), entry(1, reached=4711, spent=2e-6, skipped=3))
     assert [
         "         reached  reported   skipped   dropped     spent  last value",
@@ -173,7 +198,7 @@ def test_table() -> None:
 
 def test_table_of_some_ranks() -> None:
     """A rank that never had a process has no line; a duration below ten seconds has a decimal."""
-    watching = Watching()
+    watching = Watching(PLACE)
     shown(watching, entry(0, reached=12, spent=0.001), entry(7, place="", error="not found", is_silent=True))
     assert [
         "         reached  reported   skipped   dropped     spent  last value",
@@ -184,7 +209,7 @@ def test_table_of_some_ranks() -> None:
 
 def test_file_that_may_not_exist() -> None:
     """That the file is not on this machine either follows the note that it is not loaded."""
-    watching = Watching(doubt=". tarin.py does not exist")
+    watching = Watching(PLACE, doubt=". tarin.py does not exist")
     watching.received({"ranks": [entry(0, place="")]})
     note = "rank 0: the file is not loaded yet; the watch begins once it is. tarin.py does not exist"
     assert [note] == watching.notes()
@@ -192,7 +217,7 @@ def test_file_that_may_not_exist() -> None:
 
 def test_large_numbers() -> None:
     """Columns with large numbers are aligned, and at least two spaces apart."""
-    watching = Watching()
+    watching = Watching(PLACE)
     shown(watching, entry(0, reached=10**12, skipped=10**11, missed=2**63 - 1, spent=1e8), entry(1, reached=1))
     title, *rows, _ = watching.table(1e9)
     ends = [match.end() for match in re.finditer(r"(?<=  )\w+", title)][:-1]
@@ -203,7 +228,7 @@ def test_large_numbers() -> None:
 
 def test_number_below_the_last_one() -> None:
     """Smaller numbers, after the clock of the node was set back, begin a new count; each hit is shown once."""
-    watching = Watching()
+    watching = Watching(PLACE)
     assert 1 == len(shown(watching, entry(0, hit(2**63 - 1, reached=1))))
     assert ["rank 0        #1  0.5", "rank 0        #2  0.5"] == shown(watching, entry(0, hit(1), hit(2)))
     assert ["rank 0        #3  0.5"] == shown(watching, entry(0, hit(2), hit(3)))
@@ -212,7 +237,7 @@ def test_number_below_the_last_one() -> None:
 
 def test_impossible_number() -> None:
     """A hit with a number that no process can have is left out, and does not keep later ones from being shown."""
-    watching = Watching()
+    watching = Watching(PLACE)
     assert ["rank 0        #1  0.5"] == shown(watching, entry(0, hit(1), hit(10**30), hit(-1)))
     assert ["rank 0        #2  0.5"] == shown(watching, entry(0, hit(1), hit(2)))
 
@@ -220,15 +245,15 @@ def test_impossible_number() -> None:
 @pytest.mark.parametrize("time", [float("nan"), float("inf"), 1e300, -1.0, 32_503_680_000.0])
 def test_impossible_time(time: float) -> None:
     """A hit whose time is invalid, or in the far future, is shown."""
-    assert ["rank 0        #1  0.5"] == shown(Watching(), entry(0, hit(1, time=time)))
+    assert ["rank 0        #1  0.5"] == shown(Watching(PLACE), entry(0, hit(1, time=time)))
 
 
 def test_number_of_hits_in_an_answer() -> None:
     """More hits than a process may send in an answer are left out."""
-    assert MAX_HITS == len(shown(Watching(), entry(0, *map(hit, range(1, 2 * MAX_HITS)))))
+    assert MAX_HITS == len(shown(Watching(PLACE), entry(0, *map(hit, range(1, 2 * MAX_HITS)))))
 
 
 def test_several_jobs() -> None:
     """If two jobs have the same rank, the port is added."""
-    found = shown(Watching(), entry(0, hit(1)), entry(0, hit(1), hit(2, "7"), port=6000))
+    found = shown(Watching(PLACE), entry(0, hit(1)), entry(0, hit(1), hit(2, "7"), port=6000))
     assert ["rank 0 (ports 5678,6000)  #1  0.5", "rank 0 (port 6000)        #2  7"] == found

@@ -79,6 +79,7 @@ async def nodes(relay: LocalRelay) -> Any:
         ("C:/src/train.py:88", ("C:/src/train.py", 88)),
         ("/a b/train.py:88:5", ("/a b/train.py", 88)),
         ("a:b.py:3", ("a:b.py", 3)),
+        ("nan:3", ("nan", 3)),
     ],
 )
 def test_place(text: str, place: tuple[str, int]) -> None:
@@ -93,7 +94,22 @@ def test_no_place(text: str) -> None:
     """Anything else is refused, with an example."""
     with pytest.raises(UsageError, match="invalid place: ") as raised:
         parse_place(text)
-    assert "use FILE:LINE, such as train.py:88" == raised.value.hint
+    assert "use FILE:LINE, such as train.py:88, or nan" == raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("request_", "gradients", "is_holding", "hits"),
+    [
+        (Watch("train.py:88", "loss", watch_id="w"), False, False, 0),
+        (Watch("train.py:88", "loss", watch_id="w", then="hold"), False, True, 1),
+        (Watch("nan", watch_id="w"), True, False, 1),
+        (Watch("nan", watch_id="w", then="hold", hits=3), True, True, 3),
+    ],
+)
+def test_question(request_: Watch, gradients: bool, is_holding: bool, hits: int) -> None:
+    """Gradients are a place of their own; a watch that holds, or is about gradients, ends after one hit by default."""
+    question = request_.question()
+    assert (gradients, is_holding, hits) == (question.gradients, question.is_holding, question.hits)
 
 
 async def test_first_agent_with_hits(relay: LocalRelay, nodes: tuple[WatchedNode, WatchedNode]) -> None:

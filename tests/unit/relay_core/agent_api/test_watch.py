@@ -39,6 +39,12 @@ def test_invalid_question(field: dict[str, Any]) -> None:
         Watch.parse_body(encode(Watch(**{**VALID, **field})))
 
 
+def test_gradients() -> None:
+    """A question about gradients needs no place."""
+    question = Watch(id="1", gradients=True, is_holding=True, user="alice")
+    assert question == Watch.parse_body(encode(question), "alice")
+
+
 def test_longest_duration() -> None:
     """A watch may last as long as a thread can wait on any system: 2**32 - 2 ms on Windows."""
     assert (2**32 - 2) // 1000 == MAX_LASTS <= threading.TIMEOUT_MAX

@@ -46,6 +46,14 @@ def test_file_beside_the_current_directory(project: Path) -> None:
     assert f"{project.parent / 'other.py'}:1" == _node_place("../other.py:1")
 
 
+def test_gradients(project: Path) -> None:
+    """Gradients are no file, and need no expression."""
+    (project / "nan").touch()
+    arguments = make_parser().parse_args(["watch", "nan", "--then", "hold"])
+    assert ("nan", "", "hold") == (arguments.place, arguments.expression, arguments.then)
+    assert ("nan", "") == (_node_place("nan"), _doubt("nan"))
+
+
 @pytest.mark.parametrize(
     ("place", "doubt"),
     [
