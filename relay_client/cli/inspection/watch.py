@@ -54,7 +54,7 @@ def _positive(text: str) -> int:
 
 
 def _doubt(place: str) -> str:
-    """Return that there is no such file on this machine, as a sentence after another one; "" if there is."""
+    """Return a sentence that reports that the file does not exist on this machine; "" if it exists."""
     file = Path(parse_place(place)[0])
     where = "on this machine" if file.is_absolute() else "in the current directory"
     return "" if file.exists() else f". {file} does not exist {where} either"
