@@ -222,12 +222,12 @@ SEARCH = """
     import threading, time
     from relay_agent.push.loaded_code import all_functions
 
-    ballast = [[each] for each in range(300_000)]
+    ballast = [[each] for each in range(500_000)]
     is_over = False
 
     def search():
         global is_over
-        for _ in range(3):
+        for _ in range(20):
             all_functions()
         is_over = True
 
