@@ -25,7 +25,7 @@ _pending: deque[object] = deque(maxlen=64)
 
 
 class _Call:
-    """A call whose truth is that it was executed."""
+    """A call that `PyObject_IsTrue` executes; it is false, because 0 means to Python that it has succeeded."""
 
     def __init__(self, function: Callable[[], object]) -> None:
         self._function = function

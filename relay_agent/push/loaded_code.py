@@ -30,7 +30,7 @@ import inspect
 import itertools
 import os
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any, NamedTuple
@@ -41,6 +41,10 @@ from relay_agent.push.new_file import qualified_codes
 from relay_agent.stacks.in_process import all_frames, with_callers
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError
+
+NAME_IT = "use --as to name the file on the node"
+CHECK_NAME = "check the path after --as: absolute, or relative to the directory in which the job was started"
+"""The hint if the path was already given with --as: the client then sends no other paths."""
 
 
 class WatchedCode(NamedTuple):
@@ -66,7 +70,7 @@ def code_id(frame: FrameType) -> int:
     return id(original_of(frame.f_code))
 
 
-def find_modules(file: str, paths: Iterable[str] = ()) -> list[ModuleType]:
+def find_modules(file: str, paths: Collection[str] = ()) -> list[ModuleType]:
     """Return the modules that were loaded from a file; `__main__` may be one of several.
 
     Args:
@@ -86,7 +90,8 @@ def find_modules(file: str, paths: Iterable[str] = ()) -> list[ModuleType]:
             found.setdefault(os.path.realpath(path), []).append(module)
     loaded = next((path for path in wanted if path in found), None)
     if loaded is None:
-        raise _not_loaded(file, {os.path.dirname(path) for path in wanted}, found)  # noqa: PTH120 - as above
+        directories = {os.path.dirname(path) for path in wanted}  # noqa: PTH120 - as above
+        raise _not_loaded(file, directories, found, NAME_IT if paths else CHECK_NAME)
     return found[loaded]
 
 
@@ -258,13 +263,12 @@ def _suspended_frame(value: object) -> FrameType | None:
     return None
 
 
-def _not_loaded(file: str, directories: Container[str], loaded: Iterable[str]) -> ConfigurationError:
+def _not_loaded(file: str, directories: Container[str], loaded: Iterable[str], hint: str) -> ConfigurationError:
     alike = (path for path in loaded if _stem(path) == PurePath(file).stem)
     others = sorted(path for path in alike if not is_library(path))
     binary = next((PurePath(path) for path in others if not path.endswith(".py")), None)
     if binary is not None and str(binary.parent) in directories:
         return ConfigurationError(f"{binary.name} is a C extension, which cannot be replaced")
-    hint = "use --as to name the file on the node"
     if what_runs(sys.orig_argv)[0] in {"script", "module"} and not _path(sys.modules["__main__"]):
         return ConfigurationError(
             f"the program has not started yet, and has not loaded {file}", hint="let it load the file, and push again"

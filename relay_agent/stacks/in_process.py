@@ -146,7 +146,7 @@ def _own_places(stack: list[FrameType], held: TracebackType | None) -> list[_Pla
 
 
 def stack_of(ident: int | None) -> list[FrameType]:
-    """Return the frames of a thread, innermost first; none if there is no such thread."""
+    """Return the frames of a thread, innermost first; an empty list if the thread has ended."""
     return list(with_callers(sys._current_frames().get(ident or 0)))  # noqa: SLF001 - its documented name
 
 

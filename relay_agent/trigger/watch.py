@@ -220,7 +220,7 @@ class InstalledWatch:
             forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
             if not self._condition_note:
                 self._condition_note = note
-                self._raw.put(None)
+                self.wake()
             return False
         return (next(self._matched) - 1) % self.question.every == 0
 
@@ -229,19 +229,21 @@ class InstalledWatch:
         if not self.ended:
             self._skipped_before_end = self._skipped()
             self.ended, self._next = reason, math.inf
-            self._raw.put(None)
+            self.wake()
 
-    # In helper threads:
+    # In any thread:
 
     def wake(self) -> None:
         """End the wait of a question, if there is one, because the state has changed."""
         self._raw.put(None)
 
+    # In helper threads:
+
     def begin_turn(self) -> int:
         """Note the arrival of a question and end the wait of an earlier one; return the question's number."""
         self.asked = time.monotonic()
         self._turn += 1
-        self._raw.put(None)
+        self.wake()
         return self._turn
 
     def acknowledge(self, number: int) -> None:

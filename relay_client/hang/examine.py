@@ -24,8 +24,6 @@ logger = logging.getLogger(__name__)
 
 DEADLINE = 5.0
 """Seconds to wait for an agent's response; the agent waits less time for its processes and for NCCL RAS."""
-UNREACHABLE = "cannot be queried: "
-"""The beginning of the reason if the connection to an agent is lost."""
 RETRY_INTERVAL = 0.1
 """Seconds between attempts while the tunnel to an agent is interrupted."""
 
@@ -36,17 +34,17 @@ async def collect_replies(tunnels: Tunnels, *, within: float = DEADLINE) -> list
 
 
 async def _reply_of(agent: AgentInfo, tunnels: Tunnels, within: float) -> NodeReply:
-    silence = f"did not answer within {within:g} s"
+    reply = NodeReply(agent, error=f"did not answer within {within:g} s")
     try:
         async with timeout(within):
             while True:
                 try:
                     return NodeReply(agent, await ask_agent(tunnels, agent.id, ReadCollectives(), within=2 * within))
                 except ConnectionLost as error:
-                    silence = f"{UNREACHABLE}{error.sentence}"
+                    reply = NodeReply(agent, error=error.sentence, hint=error.hint, is_lost=True)
                 await asyncio.sleep(RETRY_INTERVAL)
     except TIMEOUT_ERRORS:
-        return NodeReply(agent, error=silence)
+        return reply
     except RelayDebugError as error:
         return NodeReply(agent, error=f"failed: {error.sentence}")
 

@@ -16,6 +16,8 @@ from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
 from relay_core.foreign import escape_controls
 from relay_core.records import parse, parse_or_none
 
+UNREACHABLE = "cannot be queried: "
+"""The beginning of the reason if the connection to an agent is lost."""
 NOT_REGISTERED = "is not registered (ended, running without relay-debug, or on a node that was not found)"
 
 
@@ -31,6 +33,8 @@ class RankReport:
     """The rank's answer; None if the rank has not answered."""
     silence: str = ""
     """Why the rank's groups are unknown, as the end of a sentence."""
+    lost: bool = False
+    """Whether its groups are unknown because the connection to its agent is lost."""
     has_ended: bool = False
 
     @property
@@ -91,7 +95,8 @@ def read_jobs(replies: Iterable[NodeReply], ports: Collection[int] | None = None
     """Return the jobs in the agents' responses, by base port.
 
     Args:
-        replies: One for each agent; an error is the end of a sentence: "did not answer within 5 s".
+        replies: One for each agent; an error is the end of a sentence: "did not answer within 5 s", or the whole
+            sentence about a lost connection.
         ports: Logical ports; jobs without a rank on one of them are left out. None for all.
     """
     found: dict[int, dict[int, RankReport]] = {}
@@ -122,7 +127,8 @@ def _reports(reply: NodeReply) -> Iterator[tuple[int, RankReport]]:
         launched = target.rank or 0
         if target.port not in answers:
             silence = reply.error or "did not answer (possibly only just started, or already ended)"
-            yield target.port - launched, RankReport(launched, target, silence=silence)
+            silence = f"{UNREACHABLE}{silence}" if reply.is_lost else silence
+            yield target.port - launched, RankReport(launched, target, silence=silence, lost=reply.is_lost)
     targets = {target.port: target for target in reply.agent.targets}
     for port, answer in answers.items():
         found, launched = _collectives_in(answer), answer.rank or 0

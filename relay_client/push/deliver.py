@@ -56,8 +56,6 @@ def node_paths(path: Path) -> tuple[str, ...]:
 SEARCH_SECONDS = 30.0
 """Seconds to search for ranks; an agent that has just started or has lost its connection is listening within a few
 seconds."""
-NAME_IT = "use --as to name the file on the node"
-"""The hint of a process that has not loaded the file; it does not know whether --as was used."""
 NOTHING_CHANGED = "nothing was changed in any rank"
 ALLOWING = "start the job with --debug-allow-edit (RELAY_DEBUG_ALLOW_EDIT=true)"
 
@@ -349,8 +347,6 @@ class _Delivery:
             kind, why, hint = RelayDebugError, result.error or "no answer", result.hint
             if result.is_refused:
                 kind, why, hint = ConfigurationError, "the job does not allow its code to be replaced", ALLOWING
-            if hint == NAME_IT and not self._push.paths:
-                hint = "check the path after --as: absolute, or relative to the directory in which the job was started"
             halted = f" ({halted})" if (halted := self.halted([result])) else ""
             raise kind(f"{where}{why}{halted}; {NOTHING_CHANGED}", hint=", or ".join(filter(None, (hint, others))))
 

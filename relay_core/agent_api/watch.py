@@ -1,5 +1,4 @@
-"""The question `watch`, which reports an expression at a line of a running job each time the line is reached, or
-gradients that are not finite.
+"""The question `watch`: reports an expression each time a running job reaches a line, or gradients that are not finite.
 
 The question contains the whole watch, so it installs the watch in a process that does not know it: one that starts
 later, or one in which it has lapsed while the client was asleep. The client asks it again and again, and a process
@@ -106,7 +105,7 @@ class Hit:
     time: float = 0.0
     """Seconds since the epoch, by the clock of the node."""
     text: str = ""
-    """The value of the expression, by the rules of `eval`; for gradients, what is not finite, and the value after it."""
+    """The value of the expression, by the rules of `eval`; for gradients, what is not finite comes first."""
     error: str = ""
     """The exception that the expression has raised instead."""
     thread: str = ""

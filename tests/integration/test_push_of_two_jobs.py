@@ -61,10 +61,9 @@ def first_ports(*jobs: int) -> tuple[int, ...]:
     return tuple(consecutive_ports(ranks)[0] if ranks > 1 else free_port() for ranks in jobs)
 
 
-async def refusal(client: Tunnels, **choice: Any) -> RelayDebugError:
-    known = {"ranks": "all", "paths": ["/laptop/work.py"]}
+async def refusal(client: Tunnels, **choice: str) -> RelayDebugError:
     with pytest.raises(RelayDebugError) as refused:
-        await push_file(client, "work.py", "pass", seconds=5, waits=False, **{**known, **choice})
+        await push_file(client, "work.py", "pass", seconds=5, waits=False, **{"ranks": "all", **choice})
     return refused.value
 
 
@@ -107,18 +106,6 @@ async def test_another_job_without_the_file(relay: LocalRelay) -> None:
     assert (
         f"use --as to name the file on the node, or add --ports {base} to replace the code in the other processes only"
     ) == refused.hint
-
-
-async def test_path_that_is_not_loaded(relay: LocalRelay) -> None:
-    """If the only path is the one that the user has given with --as, the hint is to check it."""
-    (base,) = first_ports(1)
-    failed = Pushed(error="no module was loaded from work.py", hint="use --as to name the file on the node")
-    async with client_of(relay, Job(base, failed)) as client:
-        given, found = await refusal(client, paths=[]), await refusal(client)
-    assert (
-        "check the path after --as: absolute, or relative to the directory in which the job was started" == given.hint
-    )
-    assert "use --as to name the file on the node" == found.hint
 
 
 async def test_one_rank_of_a_job(relay: LocalRelay) -> None:

@@ -129,6 +129,13 @@ def test_command_lines_are_read_without_network_modules(commands: str) -> None:
     assert [] == done.stdout.split()
 
 
+def test_asking_a_running_client_needs_no_websocket() -> None:
+    """A command that queries a running client loads neither the WebSocket library nor the HTTP library."""
+    command = "import sys, relay_client.control.client; print(*({'aiohttp', 'websockets'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert [] == done.stdout.split()
+
+
 def test_exported_names_exist() -> None:
     """`__all__` names nothing that its module does not have."""
     wrong = {}

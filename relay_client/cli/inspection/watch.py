@@ -55,7 +55,7 @@ def _positive(text: str) -> int:
 
 
 def _doubt(place: str) -> str:
-    """Return that there is no such file on this machine, as a sentence after another one; "" if there is."""
+    """Return a sentence that reports that the file does not exist on this machine; "" if it exists."""
     if place == GRADIENTS:
         return ""
     file = Path(parse_place(place)[0])

@@ -179,7 +179,7 @@ def test_next_stop_ends_the_stop_before():
 
 @pytest.mark.parametrize(("size", "seconds"), [(0, SLOW + 0.01), (LARGE + 1, 0.0)])
 def test_costly_request(size, seconds):
-    """After three slow or large responses in a row, a request is no longer prefetched; a cheap one resets the count."""
+    """Three slow or large responses in a row end the prefetching of a request; any other response resets the count."""
     layer = layer_with(STACK)
     costs = [True] * (COSTLY_LIMIT - 1) + [False] + [True] * COSTLY_LIMIT
     for costly in costs:

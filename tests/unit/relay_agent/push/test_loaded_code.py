@@ -49,10 +49,18 @@ def test_c_extension(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, suffix: st
 
 
 def test_file_that_is_not_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """The hint names loaded files of the same name, but none of relay-agent or a library."""
+    """The hint names loaded files of the same name, but none of relay-agent or a library; or else, it is about --as.
+
+    If the file is the only path, the user has given it with --as.
+    """
     with pytest.raises(ConfigurationError, match="no module was loaded from swap.py") as refused:
-        find_modules("swap.py")
+        find_modules("swap.py", ["/laptop/swap.py"])
     assert "use --as to name the file on the node" == refused.value.hint
+    with pytest.raises(ConfigurationError) as refused:
+        find_modules("swap.py")
+    assert (
+        "check the path after --as: absolute, or relative to the directory in which the job was started"
+    ) == refused.value.hint
     loaded(monkeypatch, "push_me", tmp_path / "push_me.py")
     with pytest.raises(ConfigurationError) as refused:
         find_modules("other/push_me.py")
@@ -214,12 +222,12 @@ SEARCH = """
     import threading, time
     from relay_agent.push.loaded_code import all_functions
 
-    ballast = [[each] for each in range(300_000)]
+    ballast = [[each] for each in range(500_000)]
     is_over = False
 
     def search():
         global is_over
-        for _ in range(3):
+        for _ in range(20):
             all_functions()
         is_over = True
 

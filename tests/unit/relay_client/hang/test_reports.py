@@ -65,6 +65,16 @@ def test_silent_agents_and_processes() -> None:
     assert "loader.py:88 in load_batch" == job.ranks[2].place
 
 
+def test_lost_connection() -> None:
+    """A rank whose node cannot be reached is marked; the text of a reason does not mark it."""
+    agent, reason = AgentInfo(AgentId("a"), targets=targets(0, world=1)), "no connection"
+    lost, failed = NodeReply(agent, error=reason, is_lost=True), NodeReply(agent, error=f"cannot be queried: {reason}")
+    found = [job.ranks[0] for each in (lost, failed) for job in read_jobs([each])]
+    assert [(f"cannot be queried: {reason}", is_lost) for is_lost in (True, False)] == [
+        (report.silence, report.lost) for report in found
+    ]
+
+
 def test_ranks_that_no_agent_has_announced() -> None:
     """A rank below the world size is part of the job while its node is not found; it has not ended."""
     (job,) = read_jobs([reply(*targets(2, 3), endings=(Ending(5679, signal=9),))])

@@ -64,7 +64,7 @@ def test_gradients(project: Path) -> None:
     ],
 )
 def test_file_with_a_typo(place: str, doubt: str) -> None:
-    """The user learns that there is no such file on this machine, in case the path has a typo."""
+    """A sentence reports that the file does not exist on this machine, in case the path has a typo."""
     assert doubt == _doubt(place)
 
 
