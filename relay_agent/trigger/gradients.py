@@ -195,5 +195,3 @@ def _names(torch: Any, optimizer: Any, parameters: Sequence[Any]) -> list[str]:
         number = next(index for index, each in enumerate(every) if each is parameter)
         found.append(".".join(path) or f"parameter {number}")
     return found
-
-
