@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from relay_client.compare.groups import label, shared_ranks, value_line
-from relay_client.verbs.watch import GRADIENTS
 from relay_core.agent_api.evaluation import Value
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.watch import Hit, Watched
@@ -70,18 +69,18 @@ class Watching:
     """Takes the answers, and returns what is new in them.
 
     Args:
-        place: FILE:LINE, or `nan`.
+        line: FILE:LINE; "" if the gradients are watched.
         limit: The number of hits, in all ranks together, that are reported; 0 for no limit.
         doubt: What follows the note that the file is not loaded yet; "" for nothing.
     """
 
-    def __init__(self, place: str, limit: int = 0, doubt: str = "") -> None:
+    def __init__(self, line: str, limit: int = 0, doubt: str = "") -> None:
         self.reported = 0
-        self._has_line = place != GRADIENTS
-        self.what = place if self._has_line else "the gradients"
+        self._has_line = bool(line)
+        self.what = line or "the gradients"
         """What is watched."""
         self._not_loaded = f"the file is not loaded yet; the watch begins once it is{doubt}"
-        if not self._has_line:
+        if not line:
             self._not_loaded = "torch is not loaded yet; the watch begins once it is"
         self._limit = limit
         self._ranks: dict[int, _Rank] = {}

@@ -33,8 +33,8 @@ def stop_in(frame: FrameType, *, is_before_line: bool = False) -> None:
     """
     import pydevd  # noqa: PLC0415 - an attached debugger has imported it, as below
 
-    if (is_before_line or is_generated(frame.f_code)) and COMPILED_CALLER.is_available():
-        with COMPILED_CALLER.guarded():
+    if (is_before_line or is_generated(frame.f_code)) and not COMPILED_CALLER.is_off:
+        with COMPILED_CALLER.guarded():  # without `is_available`, which calls functions in which pydevd could stop
             _stop_at_current_line(pydevd.get_global_debugger(), frame)
             return
     if BREAK_HERE.is_available():

@@ -58,6 +58,8 @@ class GradientHooks:
         self._hooks: Sequence[GradientHook] = ()
         self._registered: Any = None
         """What removes torch's hook; None if there is none."""
+        self._is_compiling: Callable[[], bool]
+        """Whether torch.compile is reading the code."""
 
     def set_hooks(self, hooks: Sequence[GradientHook]) -> bool:
         """Replace all hooks; return False if the main thread could not be reached, so that none of them is called.
@@ -90,6 +92,7 @@ class GradientHooks:
         names = (frame.f_code.co_names for _, frame in all_frames() if frame.f_globals is vars(optimizer))
         if not any(HOOKS in each for each in names):
             if self._hooks and self._registered is None:
+                self._is_compiling = sys.modules["torch"].compiler.is_compiling
                 self._registered = optimizer.register_optimizer_step_pre_hook(self._before_step)
             elif not self._hooks and self._registered is not None:
                 self._registered.remove()
@@ -97,6 +100,8 @@ class GradientHooks:
         executed()
 
     def _before_step(self, optimizer: Any, _args: object, _kwargs: object) -> None:
+        if self._is_compiling():  # so that a compiled step contains nothing of this
+            return
         try:
             for hook in self._hooks:
                 if number := hook.reached():
@@ -162,7 +167,10 @@ def _sentence(torch: Any, optimizer: Any, bad: Sequence[tuple[Any, Any]]) -> str
     parameter, gradient = bad[0]
     counts = [(int(gradient.isnan().sum()), "NaN"), (int(gradient.isinf().sum()), "inf")]
     what = " and ".join(f"{count} {name}" for count, name in counts if count)
-    first = gradient.isfinite().logical_not().nonzero()[0].tolist()
+    place, first = int(gradient.isfinite().logical_not().reshape(-1).byte().argmax()), []
+    for size in reversed(gradient.shape):
+        place, index = divmod(place, size)
+        first.insert(0, index)
     names = _names(torch, optimizer, [each for each, _ in bad])
     others = ", ".join(names[1:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
     also = f"; so {'has' if len(names) == 2 else 'have'} {others}" if others else ""

@@ -38,8 +38,9 @@ MAX_WATCHES = 16
 """Maximum number of watches at the same time; each one costs time at its lines."""
 PAUSED = "paused while code is being replaced"
 """The note during a push, which must see the job's own code."""
+IN_STEPS = "optimizer steps that torch.compile has compiled are not checked"
 IN_GRAPHS = "lines inside of a graph that torch.compile has compiled are not seen"
-"""The note if torch.compile has compiled anything."""
+"""The notes if torch.compile has compiled anything."""
 
 
 _Hook = TypeVar("_Hook", Hook, GradientHook)
@@ -165,13 +166,13 @@ class Watches:
             self._remove_hooks()
 
     def _place_gradients(self, watch: InstalledWatch) -> None:
-        watch.search_at = 0.0  # this is no search
+        watch.search_at = 0.0  # to look for torch takes no time
         if not is_loaded():
             watch.note = ""
             return
         watch.place, watch.hooks = PLACE, [GradientHook(watch.reached, watch.report)]
         is_reached = self._gradients.set_hooks(self._hooks(GradientHook))
-        watch.note = "" if is_reached else LATER
+        watch.note = (IN_STEPS if has_compiled_code() else "") if is_reached else LATER
         watch.hooks = watch.hooks if is_reached else ()
 
     def _place_line(self, watch: InstalledWatch) -> None:

@@ -140,7 +140,7 @@ class InstalledWatch:
         Args:
             frame: Where the expression is evaluated.
             reached: What `reached` has returned.
-            find: Returns what there is to report besides the expression; "" if this is no hit.
+            find: Returns what there is to report besides the expression; "" for nothing, which is not reported.
         """
         thread = get_ident()
         if thread in _reporting:

@@ -107,7 +107,7 @@ async def test_first_rank_is_held_before_the_step(relay: LocalRelay, tmp_path: P
 
 
 async def test_finite_gradients(relay: LocalRelay, tmp_path: Path) -> None:
-    """As long as all gradients are finite, nothing is reported, and the command says so."""
+    """As long as all gradients are finite, nothing is reported but their number."""
     port = consecutive_ports(4)[0]
     async with torch_job(relay, tmp_path, port, "--debug-ranks", "none", source=SCRIPT, forked=True) as job:
         await until_registered(relay, tmp_path, 4)

@@ -13,7 +13,7 @@ from typing import Any
 
 from relay_client.cli.inspection.asking import Perform, performing
 from relay_client.ui.text import exact_duration
-from relay_client.verbs.watch import HOLD, LAST_SECONDS, Cursor, Watch
+from relay_client.verbs.watch import GRADIENTS, HOLD, LAST_SECONDS, Cursor, Watch
 from relay_client.watching import HitOf, Watching, hit_as_object
 from relay_core.agent_api.watch import WAIT
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -40,7 +40,7 @@ class WatchLoop:
     def __init__(self, arguments: argparse.Namespace, request: Watch, doubt: str = "") -> None:
         self._arguments = arguments
         self._request = request
-        self._watching = Watching(request.place, request.hits, doubt)
+        self._watching = Watching(request.place if request.place != GRADIENTS else "", request.hits, doubt)
         self._perform: Perform
         self.end = "the watch was stopped"
         """Why the watch has ended."""

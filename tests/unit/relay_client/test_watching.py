@@ -163,13 +163,13 @@ def test_no_hits(reached: int, skipped: int, has_condition: bool, why: str) -> N
 
 
 def test_gradients() -> None:
-    """Gradients are named as what is watched, also while torch is not loaded and while there is no hit."""
-    watching = Watching("nan")
+    """Gradients are named as what is watched, also while torch is not loaded and nothing is found."""
+    watching = Watching("")
     watching.received({"ranks": [entry(0, place=""), entry(1, place="optimizer steps", reached=8)]})
     assert ("the gradients", "ranks 0-1") == (watching.what, watching.ranks)
     assert ["rank 0: torch is not loaded yet; the watch begins once it is"] == watching.notes()
     assert "no hit yet: all gradients were finite in 8 optimizer steps" == watching.why_no_hits(has_condition=False)
-    watching = Watching("nan")
+    watching = Watching("")
     watching.received({"ranks": [entry(0, place="optimizer steps")]})
     assert f"no hit yet: no optimizer has taken a step. {HINT}" == watching.why_no_hits(has_condition=False)
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from relay_agent.trigger.gradients import LATER
+from relay_agent.trigger.table import IN_STEPS
 from relay_core.agent_api.watch import Watched
 from tests.support.jobs.watching import Client
 
@@ -202,6 +203,24 @@ def test_gradients_that_cannot_be_read(client: Client) -> None:
     answer = ask(client)
     assert () == answer.hits
     assert answer.ended.startswith("because the gradients cannot be checked: ")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_compiled_step(client: Client) -> None:
+    """A step can be compiled as without the watch, which does not see it, and reports so."""
+    net, optimizer = model(torch.optim.SGD)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.grad = torch.full_like(parameter, math.nan)
+
+    def take() -> None:
+        optimizer.step()
+
+    ask(client)
+    torch.compile(take, backend="eager")()
+    assert [] == texts(client)
+    assert IN_STEPS == ask(client, id="second").note
+    torch.compiler.reset()
 
 
 def test_condition_and_frequency(client: Client) -> None:

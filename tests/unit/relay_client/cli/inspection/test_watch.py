@@ -47,7 +47,7 @@ def test_file_beside_the_current_directory(project: Path) -> None:
 
 
 def test_gradients(project: Path) -> None:
-    """Gradients are no file, and need no expression."""
+    """The word `nan` does not name a file, and needs no expression."""
     (project / "nan").touch()
     arguments = make_parser().parse_args(["watch", "nan", "--then", "hold"])
     assert ("nan", "", "hold") == (arguments.place, arguments.expression, arguments.then)
