@@ -68,10 +68,9 @@ class GradientHooks:
             ConfigurationError: this version of torch has no such hooks.
         """
         self._hooks = tuple(hooks)
-        if hooks and not hasattr(sys.modules[MODULE], "register_optimizer_step_pre_hook"):
-            raise ConfigurationError(
-                "this version of torch has no hooks for all optimizers", hint="use torch 2.0 or later"
-            )
+        needed = ((MODULE, "register_optimizer_step_pre_hook"), ("torch.compiler", "is_compiling"))
+        if hooks and not all(hasattr(sys.modules.get(module), name) for module, name in needed):
+            raise ConfigurationError("torch is too old to watch gradients", hint="use a newer version of torch")
         for _ in range(ATTEMPTS):
             if bool(self._hooks) == (self._registered is not None):
                 break
@@ -92,7 +91,7 @@ class GradientHooks:
         names = (frame.f_code.co_names for _, frame in all_frames() if frame.f_globals is vars(optimizer))
         if not any(HOOKS in each for each in names):
             if self._hooks and self._registered is None:
-                self._is_compiling = sys.modules["torch"].compiler.is_compiling
+                self._is_compiling = sys.modules["torch.compiler"].is_compiling
                 self._registered = optimizer.register_optimizer_step_pre_hook(self._before_step)
             elif not self._hooks and self._registered is not None:
                 self._registered.remove()
