@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from relay_agent.push.loaded_code import all_functions, original_of
 from relay_agent.stacks.in_process import all_frames
-from relay_core.agent_api.stacks import is_library
+from relay_core.agent_api.stacks import OWN, is_library
 from relay_core.errors import ConfigurationError
 
 _JUMPS = {*dis.hasjabs, *dis.hasjrel}
@@ -59,15 +59,16 @@ def find_codes(file: str) -> list[CodeType]:
     """Return the code objects of a file that functions have or frames execute.
 
     Args:
-        file: Absolute, or the last parts of a path. Installed code is found only if no other code is.
+        file: Absolute, or the last parts of a path. Installed code is found only if no other code is, and not by its
+            bare name, which may be that of a file of the user that is not loaded yet.
 
     Raises:
         ConfigurationError: several loaded files have such a path.
     """
     codes = [frame.f_code for _, frame in all_frames()]
     codes += [function.__code__ for function in all_functions().values()]
-    names = [name for name in {code.co_filename for code in codes} if _is_path(name, file)]
-    own = [name for name in names if not is_library(name)] or names
+    names = [name for name in {code.co_filename for code in codes} if _is_path(name, file) and not name.startswith(OWN)]
+    own = [name for name in names if not is_library(name)] or (names if len(PurePath(file).parts) > 1 else [])
     if len(own) > 1:
         raise ConfigurationError(
             f"several loaded files end in {file}: {', '.join(sorted(own)[:MAX_NAMES])}", hint="give more of the path"

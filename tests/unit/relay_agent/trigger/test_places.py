@@ -100,3 +100,16 @@ def test_several_files(tmp_path: Path) -> None:
     ):
         find_codes("twice.py")
     assert [modules[1].forward.__code__] == find_codes("b/twice.py")
+
+
+def test_installed_code(tmp_path: Path) -> None:
+    """Installed code is found only by more than its name, and relay-debug's own code never."""
+    directory = tmp_path / "site-packages" / "optim"
+    directory.mkdir(parents=True)
+    net = Loaded(directory / "places_of_net.py")
+    net.execute("def forward():\n    return 1\n")
+    assert [] == find_codes("places_of_net.py")
+    for file in ("optim/places_of_net.py", str(net.path)):
+        assert [net.forward.__code__] == find_codes(file)
+    for file in ("places.py", "trigger/places.py", find_codes.__code__.co_filename):
+        assert [] == find_codes(file)
