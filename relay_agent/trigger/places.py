@@ -12,6 +12,7 @@ The line of a `for` statement begins once for each item, and once more at the en
 
 from __future__ import annotations
 
+import bisect
 import dis
 import inspect
 import os
@@ -90,14 +91,22 @@ def _is_path(name: str, file: str) -> bool:
 def find_places(codes: Iterable[CodeType], line: int) -> list[Place]:
     """Return where a line is, or else the next line that has code, if there is one.
 
-    The code of a lambda or generator expression counts as part of the line that contains it.
+    Behind a function, this is the last line before it: the module has probably executed the next one already. The code
+    of a lambda or generator expression counts as part of the line that contains it.
     """
     known = {id(code): code for root in codes for code in with_inner(root)}
     starts = {key: {found for _, found in _line_starts(code)} for key, code in known.items()}
-    following = [found for lines in starts.values() for found in lines if found >= line]
-    if not following:
+    lines = sorted({found for each in starts.values() for found in each})
+    functions = [(code, starts[key]) for key, code in known.items() if is_function(code) and code.co_name[0] != "<"]
+
+    def in_function(number: int) -> bool:
+        return any(code.co_firstlineno <= number <= max(own, default=0) for code, own in functions)
+
+    index = bisect.bisect_left(lines, line)
+    if index == len(lines):
         return []
-    line = min(following)
+    is_behind = index > 0 and lines[index] != line and in_function(lines[index - 1]) and not in_function(line)
+    line = lines[index - is_behind]
     chosen = [code for key, code in known.items() if line in starts[key]]
     inner = {id(code) for outer in chosen for code in with_inner(outer) if code is not outer}
     return [_place(code, line) for code in chosen if id(code) not in inner]
@@ -110,11 +119,16 @@ def check_locals(codes: Iterable[CodeType]) -> None:
     """
     for code in codes if sys.version_info < (3, 13) else ():
         used = {"locals", "vars"}.intersection(code.co_names)
-        if used and code.co_flags & inspect.CO_OPTIMIZED:
+        if used and is_function(code):
             raise ConfigurationError(
                 f"{code.co_name}() calls {min(used)}(), whose result a watch would change",
                 hint="watch a line of another function, or use Python 3.13",
             )
+
+
+def is_function(code: CodeType) -> bool:
+    """Return whether code is that of a function, and not of a module or a class."""
+    return bool(code.co_flags & inspect.CO_OPTIMIZED)
 
 
 def with_inner(code: CodeType) -> Iterator[CodeType]:

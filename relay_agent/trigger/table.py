@@ -16,7 +16,7 @@ from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception
 from relay_agent.job.torch_compiler import has_compiled_code
 from relay_agent.trigger.gradients import LATER, PLACE, GradientHook, GradientHooks, is_loaded
-from relay_agent.trigger.places import Hook, check_locals, find_codes, find_places
+from relay_agent.trigger.places import Hook, check_locals, find_codes, find_places, is_function
 from relay_agent.trigger.watch import InstalledWatch
 from relay_core.agent_api.watch import LEASE, WAIT, Watch, Watched
 from relay_core.errors import ConfigurationError
@@ -183,7 +183,9 @@ class Watches:
         notes = [self._engine.set_hooks(self._hooks(Hook))] if places else []
         if places:
             watch.place = f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}"
-            notes += [f"line {line} has no code, so line {places[0].line} is watched"] * (places[0].line != line)
+            code, found = places[0][:2]
+            outside = "" if is_function(code) else ", which is in no function"
+            notes += [f"line {line} has no code, so line {found} is watched{outside}"] * (found != line)
             notes += [IN_GRAPHS] * has_compiled_code()
         elif codes:
             notes += [f"{PurePath(file).name} has no code at line {line} or after it"]

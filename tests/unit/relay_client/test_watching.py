@@ -162,6 +162,13 @@ def test_no_hits(reached: int, skipped: int, has_condition: bool, why: str) -> N
     assert f"no hit yet: {why}" == watching.why_no_hits(has_condition=has_condition)
 
 
+def test_no_hits_of_a_moved_line() -> None:
+    """The lines that the ranks watch are named, which may be others."""
+    watching = Watching(PLACE)
+    watching.received({"ranks": [entry(0, place="step train.py:90"), entry(1, place="step train.py:90")]})
+    assert watching.why_no_hits(has_condition=False).startswith("no hit yet: step train.py:90 has not been reached in")
+
+
 def test_gradients() -> None:
     """Gradients are named as what is watched, also while torch is not loaded and while there is no hit."""
     watching = Watching("nan")

@@ -54,6 +54,32 @@ def test_line_without_code() -> None:
     assert [] == places(99)
 
 
+def test_line_behind_a_function() -> None:
+    """Behind a function, its last line is taken; otherwise, the next line at the same level."""
+    source = """\
+import sys
+
+class Model:
+    def forward(
+        self,
+    ):
+        # comment
+        return 1
+
+    def backward(self):
+        return 2
+
+for item in [1]:
+    value = sum(x for x in [item])
+
+    print(value)
+"""
+    code = compile(source, "train.py", "exec")
+    found = {line: find_places([code], line)[0] for line in (2, 5, 7, 9, 12, 15)}
+    expected = {2: 3, 5: 8, 7: 8, 9: 8, 12: 11, 15: 16}
+    assert expected == {line: place.line for line, place in found.items()}
+
+
 def test_copies_of_a_line() -> None:
     """The compiler copies the test of a loop and the code of `finally`; the line begins at each copy."""
     code = compile(SOURCE, "train.py", "exec")

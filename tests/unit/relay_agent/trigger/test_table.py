@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 import time
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -38,8 +39,16 @@ def test_log_and_place(watched: Watched) -> None:
 def test_line_without_code(watched: Watched) -> None:
     """The note names the line that is watched instead, if there is one."""
     _, client = watched(SOURCE)
-    assert "line 8 has no code, so line 10 is watched" == client.ask("here", line=8, id="8").note
+    assert "line 8 has no code, so line 5 is watched" == client.ask("here", line=8, id="8").note
     assert "train.py has no code at line 99 or after it" == client.ask("here", line=99, id="99").note
+
+
+def test_line_without_code_in_no_function(watched: Watched) -> None:
+    """The note names that the next line is in no function, because it may never be reached again."""
+    train, client = watched("")
+    module = FunctionType(compile("import sys\n\nsys.platform\n", str(train.path), "exec"), {})
+    assert "line 2 has no code, so line 3 is watched, which is in no function" == client.ask("here", line=2).note
+    assert "<module>" == module.__code__.co_name
 
 
 def test_file_that_is_loaded_later(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
