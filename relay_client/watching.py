@@ -77,6 +77,8 @@ class Watching:
 
     def __init__(self, place: str, limit: int = 0, doubt: str = "") -> None:
         self.reported = 0
+        self.has_value = False
+        """Whether a hit had a value, or was to be counted only."""
         self._has_line = place != GRADIENTS
         self.what = place if self._has_line else "the gradients"
         """What is watched."""
@@ -121,6 +123,7 @@ class Watching:
         for hit, rank in new:
             rank.reported += 1
             rank.last = _value_of(hit)
+            self.has_value |= not hit.error
         self.reported += len(new)
         return [(rank.member, hit) for hit, rank in new]
 

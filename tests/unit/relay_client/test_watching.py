@@ -90,6 +90,15 @@ def test_limit() -> None:
     assert [] == shown(watching, entry(1, hit(4), hit(5)))
 
 
+def test_hits_without_a_value() -> None:
+    """A hit whose expression has raised an exception has no value; one that is only counted has."""
+    watching = Watching(PLACE)
+    watching.received({"ranks": [entry(0, hit(1, "", error="NameError: name 'los' is not defined"))]})
+    assert (1, False) == (watching.reported, watching.has_value)
+    watching.received({"ranks": [entry(0, hit(2, ""), hit(3, "", error="KeyError: 1"))]})
+    assert (3, True) == (watching.reported, watching.has_value)
+
+
 def test_texts_of_the_job() -> None:
     """Control characters and line ends are escaped in values, exceptions, names and notes; long values are cut."""
     watching = Watching(PLACE)
