@@ -97,16 +97,13 @@ def find_places(codes: Iterable[CodeType], line: int) -> list[Place]:
     known = {id(code): code for root in codes for code in with_inner(root)}
     starts = {key: {found for _, found in _line_starts(code)} for key, code in known.items()}
     lines = sorted({found for each in starts.values() for found in each})
-    functions = [(code, starts[key]) for key, code in known.items() if is_function(code) and code.co_name[0] != "<"]
-
-    def in_function(number: int) -> bool:
-        return any(code.co_firstlineno <= number <= max(own, default=0) for code, own in functions)
-
     index = bisect.bisect_left(lines, line)
     if index == len(lines):
         return []
-    is_behind = index > 0 and lines[index] != line and in_function(lines[index - 1]) and not in_function(line)
-    line = lines[index - is_behind]
+    functions = [key for key, code in known.items() if code.co_flags & inspect.CO_OPTIMIZED and code.co_name[0] != "<"]
+    spans = [(known[key].co_firstlineno, max(starts[key], default=0)) for key in functions]
+    behind, inside = (any(first <= each <= last for first, last in spans) for each in (lines[index - 1], line))
+    line = lines[index - (index > 0 and lines[index] != line and behind and not inside)]
     chosen = [code for key, code in known.items() if line in starts[key]]
     inner = {id(code) for outer in chosen for code in with_inner(outer) if code is not outer}
     return [_place(code, line) for code in chosen if id(code) not in inner]
@@ -119,16 +116,11 @@ def check_locals(codes: Iterable[CodeType]) -> None:
     """
     for code in codes if sys.version_info < (3, 13) else ():
         used = {"locals", "vars"}.intersection(code.co_names)
-        if used and is_function(code):
+        if used and code.co_flags & inspect.CO_OPTIMIZED:
             raise ConfigurationError(
                 f"{code.co_name}() calls {min(used)}(), whose result a watch would change",
                 hint="watch a line of another function, or use Python 3.13",
             )
-
-
-def is_function(code: CodeType) -> bool:
-    """Return whether code is that of a function, and not of a module or a class."""
-    return bool(code.co_flags & inspect.CO_OPTIMIZED)
 
 
 def with_inner(code: CodeType) -> Iterator[CodeType]:

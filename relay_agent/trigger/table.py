@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception
 from relay_agent.job.torch_compiler import has_compiled_code
 from relay_agent.trigger.gradients import LATER, PLACE, GradientHook, GradientHooks, is_loaded
-from relay_agent.trigger.places import Hook, check_locals, find_codes, find_places, is_function
+from relay_agent.trigger.places import Hook, check_locals, find_codes, find_places
 from relay_agent.trigger.watch import InstalledWatch
 from relay_core.agent_api.watch import LEASE, WAIT, Watch, Watched
 from relay_core.errors import ConfigurationError
@@ -184,7 +185,7 @@ class Watches:
         if places:
             watch.place = f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}"
             code, found = places[0][:2]
-            outside = "" if is_function(code) else ", which is in no function"
+            outside = "" if code.co_flags & inspect.CO_OPTIMIZED else ", which is in no function"
             notes += [f"line {line} has no code, so line {found} is watched{outside}"] * (found != line)
             notes += [IN_GRAPHS] * has_compiled_code()
         elif codes:
