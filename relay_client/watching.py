@@ -76,6 +76,8 @@ class Watching:
 
     def __init__(self, line: str, limit: int = 0, doubt: str = "") -> None:
         self.reported = 0
+        self.has_value = False
+        """Whether a hit had a value, or was to be counted only."""
         self._has_line = bool(line)
         self.what = line or "the gradients"
         """What is watched."""
@@ -120,6 +122,7 @@ class Watching:
         for hit, rank in new:
             rank.reported += 1
             rank.last = _value_of(hit)
+            self.has_value |= not hit.error
         self.reported += len(new)
         return [(rank.member, hit) for hit, rank in new]
 
@@ -168,14 +171,15 @@ class Watching:
     def why_no_hits(self, *, has_condition: bool) -> str:
         """Return why there may be no hits yet, with a hint."""
         states = [rank.state for rank in self._ranks.values()]
+        what = ", ".join(sorted({state.place for state in states if state.place})) or self.what
         if reached := sum(state.reached for state in states):
             skipped = sum(state.skipped for state in states)
-            what = "the condition has not been true" if has_condition else "no value has arrived"
+            why = "the condition has not been true" if has_condition else "no value has arrived"
             rarely = f"; it was not evaluated {skipped}x" if skipped else ""
             if not self._has_line:
                 return f"no hit yet: all gradients were finite in {reached} optimizer steps{rarely}"
-            return f"no hit yet: the ranks have reached {self.what} {reached}x, but {what}{rarely}"
-        known = f"{self.what} has not been reached in any call that is watched"
+            return f"no hit yet: the ranks have reached {what} {reached}x, but {why}{rarely}"
+        known = f"{what} has not been reached in any call that is watched"
         known = known if self._has_line else "no optimizer has taken a step"
         return f"no hit yet: {known}. hint: 'relay-client stacks' shows where the ranks are"
 

@@ -12,6 +12,7 @@ The line of a `for` statement begins once for each item, and once more at the en
 
 from __future__ import annotations
 
+import bisect
 import dis
 import inspect
 import os
@@ -23,7 +24,7 @@ from typing import NamedTuple
 
 from relay_agent.push.loaded_code import all_functions, original_of
 from relay_agent.stacks.in_process import all_frames
-from relay_core.agent_api.stacks import is_library
+from relay_core.agent_api.stacks import OWN, is_library
 from relay_core.errors import ConfigurationError
 
 _JUMPS = {*dis.hasjabs, *dis.hasjrel}
@@ -59,15 +60,16 @@ def find_codes(file: str) -> list[CodeType]:
     """Return the code objects of a file that functions have or frames execute.
 
     Args:
-        file: Absolute, or the last parts of a path. Installed code is found only if no other code is.
+        file: Absolute, or the last parts of a path. Installed code is found only if no other code is, and not by its
+            bare name, which may be that of a file of the user that is not loaded yet.
 
     Raises:
         ConfigurationError: several loaded files have such a path.
     """
     codes = [frame.f_code for _, frame in all_frames()]
     codes += [function.__code__ for function in all_functions().values()]
-    names = [name for name in {code.co_filename for code in codes} if _is_path(name, file)]
-    own = [name for name in names if not is_library(name)] or names
+    names = [name for name in {code.co_filename for code in codes} if _is_path(name, file) and not name.startswith(OWN)]
+    own = [name for name in names if not is_library(name)] or (names if len(PurePath(file).parts) > 1 else [])
     if len(own) > 1:
         raise ConfigurationError(
             f"several loaded files end in {file}: {', '.join(sorted(own)[:MAX_NAMES])}", hint="give more of the path"
@@ -89,14 +91,19 @@ def _is_path(name: str, file: str) -> bool:
 def find_places(codes: Iterable[CodeType], line: int) -> list[Place]:
     """Return where a line is, or else the next line that has code, if there is one.
 
-    The code of a lambda or generator expression counts as part of the line that contains it.
+    Behind a function, this is the last line before it: the module has probably executed the next one already. The code
+    of a lambda or generator expression counts as part of the line that contains it.
     """
     known = {id(code): code for root in codes for code in with_inner(root)}
     starts = {key: {found for _, found in _line_starts(code)} for key, code in known.items()}
-    following = [found for lines in starts.values() for found in lines if found >= line]
-    if not following:
+    lines = sorted({found for each in starts.values() for found in each})
+    index = bisect.bisect_left(lines, line)
+    if index == len(lines):
         return []
-    line = min(following)
+    functions = [key for key, code in known.items() if code.co_flags & inspect.CO_OPTIMIZED and code.co_name[0] != "<"]
+    spans = [(known[key].co_firstlineno, max(starts[key], default=0)) for key in functions]
+    behind, inside = (any(first <= each <= last for first, last in spans) for each in (lines[index - 1], line))
+    line = lines[index - (index > 0 and lines[index] != line and behind and not inside)]
     chosen = [code for key, code in known.items() if line in starts[key]]
     inner = {id(code) for outer in chosen for code in with_inner(outer) if code is not outer}
     return [_place(code, line) for code in chosen if id(code) not in inner]

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
+from relay_agent.debuggee.unreached.breakpoints import tracer_name
 from relay_agent.job.gevent_originals import is_active, threading
 from relay_agent.job.main_thread import change_main_trace
 from relay_agent.job.own_settrace import settrace
@@ -44,6 +45,7 @@ SLOWER = "until the running calls return, all Python code of the main thread is 
 """The note if the main thread is traced."""
 NOT_WATCHED = "calls that are already running are not watched{}; use Python 3.12 or a log point"
 """The note if running calls have no hook."""
+TRACED = ", because {} has a trace function in the main thread"
 COMPILED = (
     "torch.compile has compiled code in this job: up to Python 3.11, only calls that are already running are watched"
 )
@@ -154,13 +156,13 @@ class Engine:
         if not any(traceable):
             return notes
         mine = self._tracing = object()
-        is_traced: list[bool] = []
+        tracers: list[Any] = []
         done = threading.Lock()
         done.acquire()
 
         def change(trace: Any) -> Any:
-            is_traced.append(trace is None or trace is _ignore)
-            if is_traced[0]:
+            tracers.append(None if trace is _ignore else trace)
+            if tracers[0] is None:
                 self._is_tracing = True  # before the next line: the watch may be ending at this moment
                 if self._tracing is not mine:
                     return trace
@@ -169,13 +171,16 @@ class Engine:
                     frame.f_trace = self._trace
                 self._traced_codes = codes
             done.release()
-            return _ignore if is_traced[0] else trace
+            return _ignore if tracers[0] is None else trace
 
         self._has_suspended = any(map(_can_be_traced, suspended))
-        is_traced += [] if change_main_trace(change) else [False]
-        if not is_traced and not done.acquire(timeout=TRACE_TIME):
+        if not change_main_trace(change):
+            return [NOT_WATCHED.format("")]
+        if not done.acquire(timeout=TRACE_TIME):
             return [LATER, *notes]
-        return [SLOWER, *notes] if is_traced[0] else [NOT_WATCHED.format("")]
+        if tracers[0] is not None:
+            return [NOT_WATCHED.format(TRACED.format(tracer_name(tracers[0]) or "a debugger"))]
+        return [SLOWER, *notes]
 
     def _hooked(self, frames: Iterable[FrameType]) -> list[FrameType]:
         """Return the frames whose code has hooks, but not all of the calls."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -184,7 +185,9 @@ class Watches:
         notes = [self._engine.set_hooks(self._hooks(Hook))] if places else []
         if places:
             watch.place = f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}"
-            notes += [f"line {line} has no code, so line {places[0].line} is watched"] * (places[0].line != line)
+            code, found = places[0][:2]
+            outside = "" if code.co_flags & inspect.CO_OPTIMIZED else ", which is in no function"
+            notes += [f"line {line} has no code, so line {found} is watched{outside}"] * (found != line)
             notes += [IN_GRAPHS] * has_compiled_code()
         elif codes:
             notes += [f"{PurePath(file).name} has no code at line {line} or after it"]

@@ -198,10 +198,10 @@ def replies_of(tunnels: Tunnels, node: NodeReply, question: Question) -> list[Re
     targets = node.agent.targets if node.error else ()
     chosen = (target for target in targets if question.selects(target.rank, target.port))
     failed = (Reply(target.port, target.rank, error=node.error, is_silent=True) for target in chosen)
-    return [one for one in (*node.replies.processes, *failed) if _has_port(node.agent, one.port, tunnels)]
+    return [one for one in (*node.replies.processes, *failed) if has_port(node.agent, one.port, tunnels)]
 
 
-def _has_port(agent: AgentInfo, port: int, tunnels: Tunnels) -> bool:
+def has_port(agent: AgentInfo, port: int, tunnels: Tunnels) -> bool:
     """Return whether a port is an agent's; if nobody has it any longer, whether it was when the agent was asked."""
     if claim := tunnels.roster.owner(port, time.time()):
         return claim.agent.id == agent.id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relay_client.agents.requests import ask_agents, with_absent
+from relay_client.agents.requests import ask_agents, has_port, with_absent
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import odd_ones_first
 from relay_core.agent_api.announcement import AgentInfo
@@ -16,7 +16,8 @@ from relay_core.foreign import escape_controls
 async def collect_values(tunnels: Tunnels, request: Evaluate, agents: Sequence[AgentInfo] | None = None) -> list[Value]:
     """Return the value in each process, or the reason why it, or the response of an agent, is missing.
 
-    Ranks without a registered process are included if any agent returned a value or an error.
+    Ranks without a registered process are included if any agent returned a value or an error. A process whose port
+    another agent owns is not.
 
     Args:
         tunnels: The client's tunnels.
@@ -27,7 +28,9 @@ async def collect_values(tunnels: Tunnels, request: Evaluate, agents: Sequence[A
     failed = (
         Value(text=escape_controls(node.agent.host), error=node.error, is_silent=True) for node in nodes if node.error
     )
-    return [*failed, *(reply.result(Value, escape_controls) for node in nodes for reply in node.replies.processes)]
+    replies = ((node.agent, reply) for node in nodes for reply in node.replies.processes)
+    owned = (reply for agent, reply in replies if has_port(agent, reply.port, tunnels))
+    return [*failed, *(reply.result(Value, escape_controls) for reply in owned)]
 
 
 # Finds where the values of two groups of ranks differ; for this, agents compare checksums of parts of the values.

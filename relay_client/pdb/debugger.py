@@ -492,7 +492,8 @@ class Debugger:
             if frame.path.endswith(suffix):
                 return frame.path
         try:
-            found = await self._loaded_files(name)
+            loaded = await self._loaded_files(name)
+            found = [file for file in loaded if "/" in name or not is_library(file)]  # it may be a file not loaded yet
             return found[0] if found else str(await self.session.value(f"__import__('os').path.abspath({name!r})"))
         except NotStopped:
             return self._from_cwd(name)

@@ -73,9 +73,8 @@ async def wait_for_claims(
 
     async with registration_limit(rank, port, within, lambda: reason):
         claims = await tunnels.search.wait_for(find, lambda why: show(describe(why)), describe)
-        if port is None:  # another job may have the same rank
-            with contextlib.suppress(RelayDebugError):
-                await tunnels.discover_all()
+        with contextlib.suppress(RelayDebugError):  # another job may have the rank, or an earlier claim to the port
+            await tunnels.discover_all()
         return find() or claims
 
 

@@ -68,7 +68,7 @@ class Watch(Verb):
         "'relay-client eval'. The watch ends with Ctrl-C, after --for or --hits, or when all ranks have ended; then "
         "prints, on stderr, a table with how often each rank reached the line, and what the watch has cost. If "
         "relay-client is killed, the ranks remove the watch within 30 s. Exits with status 17 if no rank can watch "
-        "the line, or if no value was reported.",
+        "the line, or if no value was reported; an exception is not a value.",
         {
             "place": "FILE:LINE, such as train.py:88; the file may have another directory on the nodes: relative to "
             "the current directory, it has the same path as on the nodes, or the end of that path. Or nan: each step "

@@ -14,18 +14,18 @@ HELPER_THREAD = "helper thread"
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3.", "/lib64/python3.")
 """Parts of the paths of installed code."""
 _ROOT = __file__.rpartition("relay_core")[0]
-_OWN = tuple(f"{_ROOT}{package}{_ROOT[-1:]}" for package in ("relay_agent", "relay_core"))
+OWN = tuple(f"{_ROOT}{package}{_ROOT[-1:]}" for package in ("relay_agent", "relay_core"))
 """The directories of relay-debug's code in jobs; in a checkout, their paths look like those of the user's code."""
 
 
 def is_library(file: str) -> bool:
     """Return whether a file name refers to installed code or relay-debug's own, or to no file."""
-    return file.startswith(("<", *_OWN)) or any(part in file for part in _LIBRARIES)
+    return file.startswith(("<", *OWN)) or any(part in file for part in _LIBRARIES)
 
 
 def public_name(file: str) -> str:
     """Return the file name that other machines get: only here, the path shows that a file is relay-debug's own."""
-    return f"<relay-debug>/{file[len(_ROOT) :]}" if file.startswith(_OWN) else file
+    return f"<relay-debug>/{file[len(_ROOT) :]}" if file.startswith(OWN) else file
 
 
 _NO_LOCALS: Mapping[str, str] = MappingProxyType({})

@@ -298,6 +298,9 @@ async def test_what_cannot_be_watched(relay: LocalRelay, tmp_path: Path) -> None
         line = await watch("train.py:900", "loss", env=env)
         assert (17, "") == (line.status, line.stdout)
         assert "ranks 0-3: train.py has no code at line 900 or after it\n" in line.stderr
+        name = await watch(f"train.py:{LINE}", "los", "--hits", "2", env=env)
+        assert 17 == name.status
+        assert "  no value: NameError: name 'los' is not defined\n" in name.stdout
         unknown = await watch("absent.py:1", "loss", "--for", "1s", env=env)
         assert 17 == unknown.status
         note = "ranks 0-3: the file is not loaded yet; the watch begins once it is."

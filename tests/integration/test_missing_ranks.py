@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from relay_client.agents.tunnels import RECONNECTING, Tunnels
+from relay_client.compare.collect import collect_values
 from relay_client.hang import examine
 from relay_client.hang.examine import collect_replies
 from relay_client.hang.output import verdict_as_object, verdict_as_text
@@ -202,6 +203,14 @@ async def test_values_of_half_a_job(relay: LocalRelay) -> None:
     async with half_a_job(relay) as (client, _, _):
         text = (await Evaluate("loss").perform(client)).text
     assert ["ranks 0-1  no value: not found", "ranks 2-3  0.25"] == text.splitlines()[:2]
+
+
+async def test_value_of_a_port_that_is_claimed_twice(relay: LocalRelay) -> None:
+    """Only the value in the process that owns the port is returned."""
+    async with half_a_job(relay) as (client, found, _), agent(relay, Ranks(min(found.processes) - 2, 2)):
+        await client.discover_all()
+        values = await collect_values(client, evaluation.Evaluate("loss").checked())
+    assert [0, 1, 2, 3] == sorted(member.rank for value in values for member in value.members)
 
 
 async def test_coding_agent_at_half_a_job(relay: LocalRelay) -> None:

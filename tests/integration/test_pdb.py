@@ -264,14 +264,18 @@ async def test_breakpoints_in_files_that_do_not_exist(tmp_path):
 
 
 async def test_breakpoint_in_one_of_two_files_of_a_name(tmp_path):
-    """Of the loaded files of that name, the user's is chosen, not an installed one that was imported before."""
-    code = "import sys\nsys.path[:0] = [{0!r}, {0!r} + '/site-packages']\nimport package.model, own.model\n" + LOOP
+    """Of the loaded files of that name, the user's is chosen; an installed one only by more than its name."""
+    paths = "import sys\nsys.path[:0] = [{0!r}, {0!r} + '/site-packages']\n"
+    code = f"{paths}import package.model, own.model, package.train\n{LOOP}"
     for path in ("site-packages/package", "own"):
         (tmp_path / path).mkdir(parents=True)
-        (tmp_path / path / "model.py").write_text("value = 1\n")
+        for name in ("model.py", "train.py"):
+            (tmp_path / path / name).write_text("value = 1\n")
     async with looping(tmp_path, code.format(str(tmp_path))) as found:
-        _, out, _ = await scripted(found.port, "b model.py:1", "q")
+        _, out, _ = await scripted(found.port, "b model.py:1", "b train.py:1", "b package/train.py:1", "q")
     assert f"\nBreakpoint 1 at {tmp_path}/own/model.py:1\n" in out
+    assert "no breakpoint set at " in out
+    assert f"\nBreakpoint 2 at {tmp_path}/site-packages/package/train.py:1\n" in out
 
 
 async def test_a_condition_without_a_comma(tmp_path):

@@ -15,6 +15,7 @@ from relay_client.agents.roster import Destination
 from relay_client.ports.editor_link import JobViews
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import all_ranks_port, parse_forwards
+from relay_client.ports.rank_port import wait_for_claims
 from relay_core.agent_api.announcement import Ending, State
 from relay_core.agent_api.metadata import ClientStatus, PortConflict
 from tests.support.machine.deadline import DEADLINE, until
@@ -173,6 +174,16 @@ async def test_two_claims_to_one_port(relay: LocalRelay, caplog: pytest.LogCaptu
     assert 1 == caplog.text.count(
         f"port {port} is claimed twice: a pid 12 claimed it first and keeps it, so b pid 40 cannot be reached"
     )
+
+
+async def test_a_port_is_debugged_once_all_claims_are_known(relay: LocalRelay) -> None:
+    """A command that is about a port finds all agents first: one that is not known yet may have claimed it earlier."""
+    port, now = free_port(), time.time()
+    async with node_of(relay, port, fields={"host": "late"}, since=now - 10), tunnels(relay) as client:
+        await client.discover_all()
+        async with node_of(relay, port, fields={"host": "early"}, since=now - 20):
+            [claim] = await wait_for_claims(client, 0, port, print, within=DEADLINE)
+            assert "early" == claim.agent.host
 
 
 async def test_a_conflict_ends_with_the_first_job(relay: LocalRelay) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.trigger.replaced_code import NOT_WATCHED
+from relay_agent.trigger.replaced_code import NOT_WATCHED, TRACED
 from relay_client.agents.requests import ask_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_core.agent_api.questions import Reply
@@ -220,7 +220,7 @@ def test_beside_a_debugger(tmp_path: Path) -> None:
     program = tmp_path / "train.py"
     program.write_text(PRELUDE + BESIDE)
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    running = NOT_WATCHED.format("") if sys.version_info < (3, 12) else True
+    running = NOT_WATCHED.format(TRACED.format("a debugger")) if sys.version_info < (3, 12) else True
     assert ["step True", f"count {running}", "True"] == output(version, program, PYDEVD_DISABLE_FILE_VALIDATION="1")
 
 

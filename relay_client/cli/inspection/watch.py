@@ -36,7 +36,7 @@ class WatchCommand(VerbCommand):
         parser.set_defaults(watch=True)  # the command keeps searching for agents
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Print each hit until the watch ends; status 17 if there was none, unless it was ended with Ctrl-C."""
+        """Print each hit until the watch ends; status 17 if none had a value, unless it was ended with Ctrl-C."""
         from relay_client.cli.inspection.watch_loop import WatchLoop
 
         limits = {name: getattr(arguments, name) for name in ("when", "every", "hits", "then", "lasts")}

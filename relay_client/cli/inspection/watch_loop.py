@@ -60,7 +60,7 @@ class WatchLoop:
                 _say(f"watching {self._watching.what} in {self._watching.ranks}, for {limit} or until Ctrl-C")
                 self._print(hits)
                 self.end = await self._until_over(hits, started) or f"the watch has ended after {limit}"
-                self.status = SUCCESS if self._watching.reported else NO_VALUE
+                self.status = SUCCESS if self._watching.has_value else NO_VALUE
             finally:
                 await self._finish(started)
 

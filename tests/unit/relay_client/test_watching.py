@@ -90,6 +90,15 @@ def test_limit() -> None:
     assert [] == shown(watching, entry(1, hit(4), hit(5)))
 
 
+def test_hits_without_a_value() -> None:
+    """A hit whose expression has raised an exception has no value; one that is only counted has."""
+    watching = Watching(PLACE)
+    watching.received({"ranks": [entry(0, hit(1, "", error="NameError: name 'los' is not defined"))]})
+    assert (1, False) == (watching.reported, watching.has_value)
+    watching.received({"ranks": [entry(0, hit(2, ""), hit(3, "", error="KeyError: 1"))]})
+    assert (3, True) == (watching.reported, watching.has_value)
+
+
 def test_texts_of_the_job() -> None:
     """Control characters and line ends are escaped in values, exceptions, names and notes; long values are cut."""
     watching = Watching(PLACE)
@@ -160,6 +169,13 @@ def test_no_hits(reached: int, skipped: int, has_condition: bool, why: str) -> N
     watching = Watching(PLACE)
     watching.received({"ranks": [entry(0, reached=reached, skipped=skipped)]})
     assert f"no hit yet: {why}" == watching.why_no_hits(has_condition=has_condition)
+
+
+def test_no_hits_of_a_moved_line() -> None:
+    """The lines that the ranks watch are named, which may be others."""
+    watching = Watching(PLACE)
+    watching.received({"ranks": [entry(0, place="step train.py:90"), entry(1, place="step train.py:90")]})
+    assert watching.why_no_hits(has_condition=False).startswith("no hit yet: step train.py:90 has not been reached in")
 
 
 def test_gradients() -> None:

@@ -54,6 +54,32 @@ def test_line_without_code() -> None:
     assert [] == places(99)
 
 
+def test_line_behind_a_function() -> None:
+    """Behind a function, its last line is taken; otherwise, the next line at the same level."""
+    source = """\
+import sys
+
+class Model:
+    def forward(
+        self,
+    ):
+        # comment
+        return 1
+
+    def backward(self):
+        return 2
+
+for item in [1]:
+    value = sum(x for x in [item])
+
+    print(value)
+"""
+    code = compile(source, "train.py", "exec")
+    found = {line: find_places([code], line)[0] for line in (2, 5, 7, 9, 12, 15)}
+    expected = {2: 3, 5: 8, 7: 8, 9: 8, 12: 11, 15: 16}
+    assert expected == {line: place.line for line, place in found.items()}
+
+
 def test_copies_of_a_line() -> None:
     """The compiler copies the test of a loop and the code of `finally`; the line begins at each copy."""
     code = compile(SOURCE, "train.py", "exec")
@@ -100,3 +126,16 @@ def test_several_files(tmp_path: Path) -> None:
     ):
         find_codes("twice.py")
     assert [modules[1].forward.__code__] == find_codes("b/twice.py")
+
+
+def test_installed_code(tmp_path: Path) -> None:
+    """Installed code is found only by more than its name, and relay-debug's own code never."""
+    directory = tmp_path / "site-packages" / "optim"
+    directory.mkdir(parents=True)
+    net = Loaded(directory / "places_of_net.py")
+    net.execute("def forward():\n    return 1\n")
+    assert [] == find_codes("places_of_net.py")
+    for file in ("optim/places_of_net.py", str(net.path)):
+        assert [net.forward.__code__] == find_codes(file)
+    for file in ("places.py", "trigger/places.py", find_codes.__code__.co_filename):
+        assert [] == find_codes(file)

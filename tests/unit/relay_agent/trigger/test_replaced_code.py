@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from relay_agent.trigger.replaced_code import COMPILED, LATER
+from relay_agent.trigger.replaced_code import COMPILED, LATER, NOT_WATCHED, TRACED
 from tests.support.machine.deadline import DEADLINE
 from tests.unit.relay_agent.trigger.conftest import Watched
 
@@ -93,6 +93,29 @@ def test_main_thread_in_c_code(watched: Watched, monkeypatch: pytest.MonkeyPatch
     train.loop(blocked_main(lambda: notes.append(client.ask("loop", "first").note)))
     assert [LATER] == notes
     assert 1 == client.ask("loop", "first").reached
+
+
+def test_tool_that_traces_the_main_thread(watched: Watched) -> None:
+    """Calls that are already running stay with the tool, and the note names it."""
+    train, client = watched(SOURCE)
+    notes: list[str] = []
+
+    def trace(*_event: object) -> None:
+        pass
+
+    def ask() -> None:
+        thread = threading.Thread(target=lambda: notes.append(client.ask("loop", "first").note))
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            thread.start()
+            while thread.is_alive():
+                thread.join(0.001)
+        finally:
+            sys.settrace(before)
+
+    train.loop(ask)
+    assert [NOT_WATCHED.format(TRACED.format(f"{__name__}.{trace.__qualname__}"))] == notes
 
 
 def test_watch_that_ends_while_the_main_thread_is_in_c_code(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 import time
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -38,13 +39,22 @@ def test_log_and_place(watched: Watched) -> None:
 def test_line_without_code(watched: Watched) -> None:
     """The note names the line that is watched instead, if there is one."""
     _, client = watched(SOURCE)
-    assert "line 8 has no code, so line 10 is watched" == client.ask("here", line=8, id="8").note
+    assert "line 8 has no code, so line 5 is watched" == client.ask("here", line=8, id="8").note
     assert "train.py has no code at line 99 or after it" == client.ask("here", line=99, id="99").note
+
+
+def test_line_without_code_in_no_function(watched: Watched) -> None:
+    """The note names that the next line is in no function, because it may never be reached again."""
+    train, client = watched("")
+    module = FunctionType(compile("import sys\n\nsys.platform\n", str(train.path), "exec"), {})
+    assert "line 2 has no code, so line 3 is watched, which is in no function" == client.ask("here", line=2).note
+    assert "<module>" == module.__code__.co_name
 
 
 def test_file_that_is_loaded_later(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch waits for its file."""
-    monkeypatch.setattr("relay_agent.trigger.table.SEARCH_INTERVAL", 0.0)
+    for name in ("SEARCH_INTERVAL", "MAX_SEARCH_INTERVAL"):
+        monkeypatch.setattr(f"relay_agent.trigger.table.{name}", 0.0)
     train, client = watched("")
     answer = client.ask("here", "loss", line=3)
     assert ("", "", "") == (answer.place, answer.note, answer.error)
@@ -93,11 +103,11 @@ def test_watch_ends_by_itself(
 ) -> None:
     """A watch that nobody asks about is removed, and so is one whose time is over."""
     monkeypatch.setattr("relay_agent.trigger.table.CHECK_INTERVAL", 0.01)
-    if limit:
-        monkeypatch.setattr(f"relay_agent.trigger.table.{limit}", 0.05)
     train, client = watched(SOURCE)
     client.ask("here", **fields)
     before = client.table._watches["here"]
+    if limit:
+        monkeypatch.setattr(f"relay_agent.trigger.table.{limit}", 0.05)
     deadline = time.monotonic() + DEADLINE
     while before.hooks:
         assert time.monotonic() < deadline

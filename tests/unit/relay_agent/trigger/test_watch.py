@@ -192,10 +192,10 @@ def test_expression_that_reaches_the_line(watched: Watched) -> None:
 def test_notes_are_joined(watched: Watched) -> None:
     """A note about the place does not hide one about the condition."""
     train, client = watched(SOURCE)
-    fields = {"condition": "Odd()", "line": 8}
+    fields = {"condition": "Odd()", "line": 9}
     client.ask("here", **fields)
     train.step(1)
-    expected = "the condition raises KeyError: 'bool'; line 8 has no code, so line 10 is watched"
+    expected = "the condition raises KeyError: 'bool'; line 9 has no code, so line 10 is watched"
     assert sorted(expected.split("; ")) == sorted(client.ask("here", **fields).note.split("; "))
 
 
