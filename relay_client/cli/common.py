@@ -127,24 +127,24 @@ def quiet_logging(arguments: argparse.Namespace) -> None:
 
 def run_quietly(arguments: argparse.Namespace, coroutine: Coroutine[Any, Any, None]) -> int:
     """Run a coroutine that prints its results, with a log of warnings only, until it completes or is interrupted."""
-    from relay_core.program.run import run_until_stopped
-
     quiet_logging(arguments)
-    return run_until_stopped(coroutine)
+    return _run_until_stopped(coroutine)
 
 
 def run_for_result(coroutine: Coroutine[Any, Any, T]) -> tuple[T | None, int]:
     """Run a coroutine, and return its result, or None if it was interrupted, and the exit status."""
-    from relay_core.program.run import run_until_stopped
-
     result: T | None = None
 
     async def run() -> None:
+        import asyncio
+
         nonlocal result
-        result = await coroutine
+        found = await coroutine
+        await asyncio.sleep(0)  # a coroutine that has only imported modules is cancelled here
+        result = found
 
     with contextlib.closing(coroutine):
-        status = run_until_stopped(run())
+        status = _run_until_stopped(run())
     return result, status
 
 
@@ -158,12 +158,19 @@ def run_with_tunnels(
         command: The command.
         closing: What the command does when it is interrupted, for the log.
     """
-    from relay_core.program.run import run_until_stopped
 
     async def run() -> None:
         await command(await make_tunnels(arguments))
 
-    return run_until_stopped(run(), closing=closing)
+    return _run_until_stopped(run(), closing=closing)
+
+
+def _run_until_stopped(coroutine: Coroutine[Any, Any, None], *, closing: str = "") -> int:
+    """Import `run_until_stopped` and call it; Ctrl-C during the import closes the coroutine."""
+    with contextlib.closing(coroutine):
+        from relay_core.program.run import run_until_stopped
+
+        return run_until_stopped(coroutine, closing=closing)
 
 
 async def run_controlled(
@@ -191,9 +198,10 @@ async def run_controlled(
     from relay_client.control.server import ControlServer, client_id
     from relay_client.control.service import ControlService
     from relay_client.hang.waits import Waits
+    from relay_client.ui.background import stderr_in_background
     from relay_core.net.tasks import TaskSet, first_completed
 
-    with LogHistory() as logs:
+    with stderr_in_background(), LogHistory() as logs:
         service = ControlService(client_id(command, tunnels.endpoint), tunnels, forwarder, logs)
         if watch is not None:
             await watch(service)
@@ -253,7 +261,6 @@ async def make_tunnels(arguments: argparse.Namespace) -> Tunnels:
 
 
 def _ring_bell() -> None:
-    """Ring the terminal's bell, if stderr is a terminal; the live table replaces `sys.stderr` by a stream of lines."""
-    if (terminal := sys.__stderr__) is not None and terminal.isatty():
-        terminal.write("\a")
-        terminal.flush()
+    """Ring the terminal's bell, if stderr is a terminal; the live table rings it with the next line."""
+    if sys.stderr.isatty():
+        print("\a", end="", file=sys.stderr, flush=True)

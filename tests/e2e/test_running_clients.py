@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,13 @@ from tests.support.jobs.processes import suspend
 from tests.support.jobs.running import access, running_client, running_job
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import free_port
-from tests.support.machine.programs import Program, program, run
+from tests.support.machine.programs import Program, environment, program, run
 from tests.support.network.fleet import DAP_START, KEY, node_of, who_serves
 from tests.support.network.relay import HC, LocalRelay, local_relay
 
 pytestmark = pytest.mark.e2e
 
+SUSPENDED = "hint: it may be suspended (Ctrl-Z): enter fg in its terminal, or end it\n"
 COMMANDS = (["status"], ["logs"], ["release", "3"], ["group"], ["events"], ["stop"])
 
 
@@ -328,6 +330,25 @@ async def test_a_relay_client_that_exits_in_the_meantime(
                 await answers(clients, GetStatus())
 
 
+async def test_a_relay_client_that_is_suspended_during_a_command(
+    relay: LocalRelay, env: dict[str, str], here: dict[str, str]
+) -> None:
+    """A watch that goes through it logs a warning, and continues to wait."""
+    async with (
+        node_of(relay, free_port(), fields={"host": "node-1"}, rank=3, state="running"),
+        program("relay_client", "--ports", str(free_port()), env=env) as client,
+    ):
+        await client.line("ready on")
+        async with program("relay_client", "hang", "--watch", "1s", env=here) as watching:
+            await watching.line("checking collective operations")
+            await suspend(client.process.pid)
+            try:
+                assert (await watching.line("a relay-client is not answering (")).endswith(SUSPENDED)
+                assert watching.process.returncode is None
+            finally:
+                client.process.send_signal(signal.SIGCONT)
+
+
 async def test_a_suspended_relay_client_holds_up_nobody(env: dict[str, str], here: dict[str, str]) -> None:
     """It is reported after some seconds, and its file stays."""
     async with program("relay_client", "--ports", str(free_port()), env=env) as client:
@@ -337,8 +358,40 @@ async def test_a_suspended_relay_client_holds_up_nobody(env: dict[str, str], her
             finished = await run("relay_client", "status", env=here)
         finally:
             client.process.send_signal(signal.SIGCONT)
-        assert (15, True) == (finished.status, "warning: a relay-client is not answering" in finished.stderr)
+        assert (15, 1) == (finished.status, finished.stderr.count("\n"))
+        assert finished.stderr.startswith("relay-client: error: a relay-client is not answering (")
+        assert finished.stderr.endswith(SUSPENDED)
         assert 0 == (await run("relay_client", "status", env=here)).status
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="opens a pipe through /proc")
+async def test_a_terminal_that_takes_no_output(relay: LocalRelay, env: dict[str, str], here: dict[str, str]) -> None:
+    """Nobody reads what a relay-client logs, and the pipe is full: the client still answers, and exits on request."""
+    reader, writer = os.pipe()
+    port = free_port()
+    client = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "relay_client", "--ports", str(port)), stderr=writer, env=environment(**env)
+    )
+    filler = os.open(f"/proc/self/fd/{writer}", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        async with node_of(relay, free_port(), fields={"host": "node-1"}, rank=3, state="running"):
+            shown = b""
+            while b"ready on" not in shown:
+                shown += await asyncio.wait_for(asyncio.to_thread(os.read, reader, 65536), DEADLINE)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(filler, b"." * 4096)
+            for command in (["attach", "3"], ["status"]):  # the first one logs a line there
+                asked = await run("relay_client", *command, env=here)
+                assert (0, "") == (asked.status, asked.stderr)
+        client.terminate()
+        assert 0 == await asyncio.wait_for(client.wait(), DEADLINE)
+    finally:
+        if client.returncode is None:
+            client.kill()
+            await client.wait()
+        for each in (reader, writer, filler):
+            os.close(each)
 
 
 async def test_release_ends_a_session_with_its_reason(relay: LocalRelay, tmp_path: Path, here: dict[str, str]) -> None:
