@@ -127,24 +127,24 @@ def quiet_logging(arguments: argparse.Namespace) -> None:
 
 def run_quietly(arguments: argparse.Namespace, coroutine: Coroutine[Any, Any, None]) -> int:
     """Run a coroutine that prints its results, with a log of warnings only, until it completes or is interrupted."""
-    from relay_core.program.run import run_until_stopped
-
     quiet_logging(arguments)
-    return run_until_stopped(coroutine)
+    return _run_until_stopped(coroutine)
 
 
 def run_for_result(coroutine: Coroutine[Any, Any, T]) -> tuple[T | None, int]:
     """Run a coroutine, and return its result, or None if it was interrupted, and the exit status."""
-    from relay_core.program.run import run_until_stopped
-
     result: T | None = None
 
     async def run() -> None:
+        import asyncio
+
         nonlocal result
-        result = await coroutine
+        found = await coroutine
+        await asyncio.sleep(0)  # a coroutine that has only imported modules is cancelled here
+        result = found
 
     with contextlib.closing(coroutine):
-        status = run_until_stopped(run())
+        status = _run_until_stopped(run())
     return result, status
 
 
@@ -158,12 +158,19 @@ def run_with_tunnels(
         command: The command.
         closing: What the command does when it is interrupted, for the log.
     """
-    from relay_core.program.run import run_until_stopped
 
     async def run() -> None:
         await command(await make_tunnels(arguments))
 
-    return run_until_stopped(run(), closing=closing)
+    return _run_until_stopped(run(), closing=closing)
+
+
+def _run_until_stopped(coroutine: Coroutine[Any, Any, None], *, closing: str = "") -> int:
+    """Import `run_until_stopped` and call it; Ctrl-C during the import closes the coroutine."""
+    with contextlib.closing(coroutine):
+        from relay_core.program.run import run_until_stopped
+
+        return run_until_stopped(coroutine, closing=closing)
 
 
 async def run_controlled(

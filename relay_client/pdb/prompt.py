@@ -180,7 +180,8 @@ class _LoopThread:
         self._connected: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._main: concurrent.futures.Future[None]
         """Result of `_run`."""
-        self._thread = threading.Thread(target=self._loop.run_forever, name="relay-client pdb")
+        # A daemon: the program must exit even if a signal interrupts `_stop`.
+        self._thread = threading.Thread(target=self._loop.run_forever, name="relay-client pdb", daemon=True)
 
     def __enter__(self) -> _LoopThread:
         self._thread.start()

@@ -48,7 +48,8 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         except ImportError:  # also if it was built for another system
             pass
         else:
-            return uvloop.run(_without_false_errors(main))
+            with contextlib.closing(_without_false_errors(main)) as coroutine:
+                return uvloop.run(coroutine)
     return asyncio.run(main)
 
 
@@ -146,9 +147,14 @@ def run_until_stopped(coroutine: Coroutine[Any, Any, Any], *, closing: str = "")
         timer.daemon = True
         timer.start()
 
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     main = _run(coroutine, closing, force)
-    with contextlib.closing(coroutine), contextlib.closing(main), contextlib.suppress(KeyboardInterrupt):
-        run(main)  # Ctrl-C raises before the event loop has its signal handlers, and on Windows, which has none
+    try:
+        with contextlib.closing(coroutine), contextlib.closing(main), contextlib.suppress(KeyboardInterrupt):
+            run(main)  # Ctrl-C raises before the event loop has its signal handlers, and on Windows, which has none
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     return status
 
 
@@ -157,7 +163,13 @@ async def _run(coroutine: Coroutine[Any, Any, Any], closing: str, force: Callabl
     raise_descriptor_limit()
     log_exhaustion(loop)
     task = loop.create_task(coroutine, name="main")
-    stopped = False
+    cancelled = stopped = False
+
+    def cancel(*_signal: object) -> None:
+        nonlocal cancelled
+        if not cancelled:
+            cancelled = True
+            task.cancel()
 
     def stop(is_hangup: bool) -> None:
         nonlocal stopped
@@ -172,16 +184,22 @@ async def _run(coroutine: Coroutine[Any, Any, Any], closing: str, force: Callabl
         stopped = True
         if closing:
             logger.info("stopping: %s%s", closing, "" if is_hangup else "; a second Ctrl-C exits immediately")
-        task.cancel()
+        cancel()
 
-    with contextlib.suppress(NotImplementedError):  # Windows
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop, False)
-        # After `nohup`, the signal is ignored.
-        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-            loop.add_signal_handler(signal.SIGHUP, stop, True)
+    _handle_signals(loop, cancel, stop)
     try:
         await task
     except asyncio.CancelledError:
-        if not stopped:
+        if not cancelled:
             raise
+
+
+def _handle_signals(loop: asyncio.AbstractEventLoop, cancel: Callable[..., None], stop: Callable[[bool], None]) -> None:
+    with contextlib.suppress(NotImplementedError):  # Windows
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop, False)
+            # The loop calls `stop` at the task's next `await`. A task that imports modules may return before.
+            signal.signal(number, cancel)
+        # After `nohup`, the signal is ignored.
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+            loop.add_signal_handler(signal.SIGHUP, stop, True)

@@ -91,6 +91,51 @@ sys.exit(status)
         assert (0, [], "") == await running.finish()
 
 
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+async def test_a_signal_while_the_program_imports_modules(loop: str) -> None:
+    """A coroutine that returns without waiting is cancelled too, and its caller knows; Ctrl-C works as before then."""
+    pytest.importorskip(loop, reason=f"{loop} is not installed")
+    code = """
+import signal
+from relay_client.cli.common import run_for_result
+
+async def body():
+    signal.raise_signal(signal.SIGINT)
+    return True
+
+print(run_for_result(body()), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+    async with job(code, RELAY_EVENT_LOOP=loop) as running:
+        assert (0, ["(None, 0) True"], "") == await running.finish()
+
+
+@pytest.mark.parametrize("function", ["run_quietly(Namespace(verbose=False), body())", "run_for_result(body())"])
+async def test_a_signal_before_this_module_is_imported(function: str) -> None:
+    """Ctrl-C raises KeyboardInterrupt, and no coroutine is reported as never awaited."""
+    code = f"""
+import signal
+from argparse import Namespace
+from relay_client.cli.common import run_for_result, run_quietly
+
+class Interrupt:
+    def find_spec(name, path=None, target=None):
+        if name == "relay_core.program.run":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt)
+
+async def body():
+    print("not reached")
+
+try:
+    {function}
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    async with job(code) as running:
+        assert (0, ["interrupted"], "") == await running.finish()
+
+
 async def test_without_sighup() -> None:
     """A system without SIGHUP, such as Windows, has Ctrl-C."""
     async with job("import signal; del signal.SIGHUP\n" + ORDERLY, RELAY_EVENT_LOOP="asyncio") as running:
