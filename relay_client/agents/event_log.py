@@ -243,11 +243,11 @@ class EventLog:
         is_alarm = any(event.is_alarm for event in events)
         if len(events) > MAX_LINES:
             events = [AgentEvent(_many_changes(before, info), is_warning=is_alarm)]
-        for event in events:
-            logger.log(logging.WARNING if event.is_warning else logging.INFO, "%s", event.text)
         if is_alarm and now - self._alarm_at >= ALARM_INTERVAL:
             self._alarm_at = now
             self._alarm()
+        for event in events:
+            logger.log(logging.WARNING if event.is_warning else logging.INFO, "%s", event.text)
 
     def link_changed(self, agent_id: AgentId, status: LinkStatus) -> None:
         """Store and log the new state of the tunnel to an agent."""

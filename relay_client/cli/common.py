@@ -198,9 +198,10 @@ async def run_controlled(
     from relay_client.control.server import ControlServer, client_id
     from relay_client.control.service import ControlService
     from relay_client.hang.waits import Waits
+    from relay_client.ui.background import stderr_in_background
     from relay_core.net.tasks import TaskSet, first_completed
 
-    with LogHistory() as logs:
+    with stderr_in_background(), LogHistory() as logs:
         service = ControlService(client_id(command, tunnels.endpoint), tunnels, forwarder, logs)
         if watch is not None:
             await watch(service)
@@ -260,7 +261,6 @@ async def make_tunnels(arguments: argparse.Namespace) -> Tunnels:
 
 
 def _ring_bell() -> None:
-    """Ring the terminal's bell, if stderr is a terminal; the live table replaces `sys.stderr` by a stream of lines."""
-    if (terminal := sys.__stderr__) is not None and terminal.isatty():
-        terminal.write("\a")
-        terminal.flush()
+    """Ring the terminal's bell, if stderr is a terminal; the live table rings it with the next line."""
+    if sys.stderr.isatty():
+        print("\a", end="", file=sys.stderr, flush=True)

@@ -21,6 +21,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
+from relay_client.ui.background import stderr_to
 from relay_client.ui.target_table import Row, most_important, rich_table, summary
 from relay_core.net.tasks import TaskSet, first_completed
 
@@ -202,15 +203,5 @@ class _AboveTable:
 def _lines_above(table: ScreenTable) -> Iterator[None]:
     """Write the program's log lines and output above the table during a block."""
     stream = _AboveTable(table)
-    handlers = [h for h in logging.getLogger("relay_client").handlers if isinstance(h, logging.StreamHandler)]
-    for handler in handlers:
-        handler.setStream(stream)
-    try:
-        with (
-            contextlib.redirect_stdout(stream) if sys.stdout.isatty() else contextlib.nullcontext(),
-            contextlib.redirect_stderr(stream),
-        ):
-            yield
-    finally:
-        for handler in handlers:
-            handler.setStream(sys.stderr)
+    with stderr_to(stream), contextlib.redirect_stdout(stream if sys.stdout.isatty() else sys.stdout):
+        yield

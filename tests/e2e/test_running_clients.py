@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tests.support.jobs.processes import suspend
 from tests.support.jobs.running import access, running_client, running_job
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import free_port
-from tests.support.machine.programs import Program, program, run
+from tests.support.machine.programs import Program, environment, program, run
 from tests.support.network.fleet import DAP_START, KEY, node_of, who_serves
 from tests.support.network.relay import HC, LocalRelay, local_relay
 
@@ -363,6 +364,36 @@ async def test_release_ends_a_session_with_its_reason(relay: LocalRelay, tmp_pat
                 assert (0, f"port {port} is released: 1 connection closed\n") == (released.status, released.stdout)
                 output = ""
                 while "released" not in output:
+@pytest.mark.skipif(sys.platform != "linux", reason="opens a pipe through /proc")
+async def test_a_terminal_that_takes_no_output(relay: LocalRelay, env: dict[str, str], here: dict[str, str]) -> None:
+    """Nobody reads what a relay-client logs, and the pipe is full: the client still answers, and exits on request."""
+    reader, writer = os.pipe()
+    port = free_port()
+    client = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "relay_client", "--ports", str(port)), stderr=writer, env=environment(**env)
+    )
+    filler = os.open(f"/proc/self/fd/{writer}", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        async with node_of(relay, free_port(), fields={"host": "node-1"}, rank=3, state="running"):
+            shown = b""
+            while b"ready on" not in shown:
+                shown += await asyncio.wait_for(asyncio.to_thread(os.read, reader, 65536), DEADLINE)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(filler, b"." * 4096)
+            for command in (["attach", "3"], ["status"]):  # the first one logs a line there
+                asked = await run("relay_client", *command, env=here)
+                assert (0, "") == (asked.status, asked.stderr)
+        client.terminate()
+        assert 0 == await asyncio.wait_for(client.wait(), DEADLINE)
+    finally:
+        if client.returncode is None:
+            client.kill()
+            await client.wait()
+        for each in (reader, writer, filler):
+            os.close(each)
+
+
                     output = (await session.client.wait_for_event("output", within=DEADLINE))["body"]["output"]
                 await session.client.wait_for_event("terminated", within=DEADLINE)
         assert "the rank was released on request; the job continues without a debugger" in output
