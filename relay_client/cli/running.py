@@ -44,12 +44,12 @@ def _run_with_clients(
     """Run a command with the running relay-clients that the command line names.
 
     Raises:
-        NoClient: no running relay-client matches.
+        NoClient: no running relay-client matches, or all are suspended.
     """
     from relay_client.control.client import running_clients
 
     async def run() -> None:
-        async with running_clients() as clients:
+        async with running_clients(needs_one=True) as clients:
             await command(clients_named(clients, arguments.client))
 
     return run_quietly(arguments, run())

@@ -22,6 +22,7 @@ from relay_core.errors import (
     ConfigurationError,
     ConnectionLost,
     Interrupted,
+    NoClient,
     ProtocolError,
     RelayDebugError,
     Unauthorized,
@@ -82,7 +83,8 @@ class ControlClient:
                 client.about = (await client._next("hello")).hello  # type: ignore[assignment] # `_next` checks it
         except TIMEOUT_ERRORS:
             await client.close()
-            raise ConnectionLost(f"a relay-client is not answering ({address.path})") from None
+            hint = "it may be suspended (Ctrl-Z): enter fg in its terminal, or end it"
+            raise NoClient(f"a relay-client is not answering ({address.path})", hint=hint) from None
         except BaseException:
             await client.close()
             raise
@@ -167,11 +169,14 @@ class ControlClient:
 
 
 @contextlib.asynccontextmanager
-async def running_clients(directory: ControlDirectory | None = None) -> AsyncIterator[list[ControlClient]]:
+async def running_clients(
+    directory: ControlDirectory | None = None, *, needs_one: bool = False
+) -> AsyncIterator[list[ControlClient]]:
     """Connect to all running relay-clients of this user during a block; remove the files of those that were killed.
 
     Raises:
         ConfigurationError: the directory is not private.
+        NoClient: `needs_one`, and all of them are suspended.
     """
     where = directory or ControlDirectory()
     try:
@@ -180,7 +185,11 @@ async def running_clients(directory: ControlDirectory | None = None) -> AsyncIte
         hint = "remove it, or set RELAY_CLIENT_DIR to a directory with mode 0700"
         raise ConfigurationError(str(error), hint=hint) from None
     found = await asyncio.gather(*(_try_to_connect(where, address) for address in addresses))
-    clients = sorted((client for client in found if client is not None), key=lambda client: client.about.started)
+    clients = sorted((one for one in found if isinstance(one, ControlClient)), key=lambda one: one.about.started)
+    for silent in (one for one in found if isinstance(one, Exception)):
+        if needs_one and not clients and isinstance(silent, NoClient):
+            raise silent
+        logger.warning("%s", silent)
     try:
         yield clients
     finally:
@@ -222,11 +231,11 @@ async def _ports_of(client: ControlClient) -> set[Port]:
         return set()
 
 
-async def _try_to_connect(directory: ControlDirectory, address: Address) -> ControlClient | None:
+async def _try_to_connect(directory: ControlDirectory, address: Address) -> ControlClient | Exception | None:
     try:
         return await ControlClient.connect(address)
     except (ConnectionRefusedError, FileNotFoundError, ProtocolError, Unauthorized):
         directory.remove(address)  # the relay-client was killed, and another program may have taken its port
     except (OSError, RelayDebugError) as error:
-        logger.warning("%s", error)
+        return error
     return None

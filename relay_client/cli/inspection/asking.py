@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 Perform = Callable[[Verb], Awaitable[Answer]]
 
+CHECK_AFTER = 2.0
+"""Seconds without an answer of a running relay-client until it is checked whether the relay-client is suspended."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -100,9 +103,12 @@ async def performing(arguments: argparse.Namespace) -> AsyncIterator[Perform]:
                 import asyncio
 
                 from relay_client.control.client import ClientExited
+                from relay_core.net.tasks import TaskSet
 
                 try:
-                    answer: Answer = await client.request(request)
+                    async with TaskSet() as background:
+                        background.spawn(_warn_of_silent_clients(), name="warn of silent relay-clients")
+                        answer: Answer = await client.request(request)
                 except asyncio.CancelledError:
                     if request.cancelled:
                         await client.cancel(request.name)
@@ -118,6 +124,17 @@ async def performing(arguments: argparse.Namespace) -> AsyncIterator[Perform]:
             return await session.perform(request)
 
         yield perform
+
+
+async def _warn_of_silent_clients() -> None:
+    """Log a warning if a relay-client that has not answered for some seconds is suspended."""
+    import asyncio
+
+    from relay_client.control.client import running_clients
+
+    await asyncio.sleep(CHECK_AFTER)
+    async with running_clients():  # logs the warning
+        pass
 
 
 async def _own_session(arguments: argparse.Namespace, stack: contextlib.AsyncExitStack) -> Session:
