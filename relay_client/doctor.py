@@ -19,17 +19,19 @@ from relay_core.auth import Access
 from relay_core.diagnosis.checks import TOKEN, Examination, Skipped
 from relay_core.diagnosis.server import ANSWER, examine_relay
 from relay_core.net.session.secure_channel import NO_TUNNEL_KEY, TunnelKeyMissing, WrongTunnelKey
+from relay_core.value_parsers import format_ranges
 
 FILE = Path(".vscode", "launch.json")
-HINT = "run: relay-client init vscode --write"
+HINT = "run: relay-client init vscode {}--write"
 
 
-def check_launch_json(folder: Path, ports: Collection[int]) -> str:
+def check_launch_json(folder: Path, ports: Collection[int], option: str = "") -> str:
     """Return which ports the configurations in a folder attach to.
 
     Args:
         folder: The folder that VS Code opens.
         ports: Local ports that must have a configuration.
+        option: The option of `relay-client init` that adds these ports.
 
     Raises:
         Skipped: the folder has no launch.json.
@@ -44,13 +46,14 @@ def check_launch_json(folder: Path, ports: Collection[int]) -> str:
     attaching = [each for each in _configurations(text) if each.get("request") == "attach"]
     if old := [str(each.get("name")) for each in attaching if each.get("type") == "python"]:
         raise errors.ConfigurationError(
-            f"{FILE}: '{old[0]}' has the deprecated type 'python'", hint=f"use 'debugpy', or {HINT}"
+            f"{FILE}: '{old[0]}' has the deprecated type 'python'", hint=f"use 'debugpy', or {HINT.format('')}"
         )
     found = {port for each in attaching if (port := _port(each)) is not None}
+    hint = HINT.format(option if ports else "")
     if missing := set(ports) - found:
-        raise errors.ConfigurationError(f"{FILE}: no configuration attaches to {format_ports(missing)}", hint=HINT)
+        raise errors.ConfigurationError(f"{FILE}: no configuration attaches to {format_ports(missing)}", hint=hint)
     if not found:
-        raise errors.ConfigurationError(f"{FILE}: no configuration attaches to a port", hint=HINT)
+        raise errors.ConfigurationError(f"{FILE}: no configuration attaches to a port", hint=hint)
     return f"{FILE} attaches to {format_ports(found)}"
 
 
@@ -204,7 +207,8 @@ async def examine(
         targets = [target.port for target in agents.targets]
 
     async def editor() -> str:
-        return check_launch_json(folder, targets if ports is None else ports)
+        option = "--from-targets " if ports is None else f"--ports {format_ranges(ports)} "
+        return check_launch_json(folder, targets if ports is None else ports, option)
 
     await examination.check(EDITOR, editor)
     return examination

@@ -182,14 +182,18 @@ def _change_files(arguments: argparse.Namespace, entries: Sequence[Entry], folde
 
 
 def _with_task(text: str, name: str, arguments: argparse.Namespace, entries: Sequence[Entry], folder: Path) -> str:
-    """Return a tasks.json with a task that runs relay-client with the options on this command line."""
-    from relay_client.editor_setup.vscode import Places, access_arguments, missing_secrets, task_environ, tasks_json
+    """Return a tasks.json with a task that runs relay-client with the options on this command line.
 
-    settings, places = access_settings(arguments), Places(folder, Path.home(), Path.cwd())
-    task = access_arguments(settings, places)
+    Without `--hc`, the task keeps the one that it has.
+    """
+    from relay_client.editor_setup import vscode
+
+    arguments.hc = arguments.hc or vscode.task_hc(text, name)
+    settings, places = access_settings(arguments), vscode.Places(folder, Path.home(), Path.cwd())
+    task = vscode.access_arguments(settings, places)
     if settings.hc and not (settings.namespace or settings.connection_string_secret):
         _check_name(settings.hc, settings.connection_string_file)
-    for variable, option in missing_secrets(settings, os.environ).items():
+    for variable, option in vscode.missing_secrets(settings, os.environ).items():
         logger.warning(
             "%s is a secret, so it is not written to tasks.json: set it in VS Code's environment, or use %s",
             variable,
@@ -197,7 +201,7 @@ def _with_task(text: str, name: str, arguments: argparse.Namespace, entries: Seq
         )
     ports = [entry.port for entry in entries if not entry.is_job]
     task += ["--ports", format_ranges(ports), "--reuse", *_other_options(arguments)]
-    return tasks_json(text, _program(places), task, task_environ(settings, os.environ, places), name)
+    return vscode.tasks_json(text, _program(places), task, vscode.task_environ(settings, os.environ, places), name)
 
 
 def _check_name(hc: str, file: str | None) -> None:

@@ -15,6 +15,7 @@ the task:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -187,10 +188,21 @@ def _is_deprecated(entry: Any) -> bool:
     return isinstance(entry, dict) and (entry.get("type"), entry.get("request")) == ("python", "attach")
 
 
-def _named(elements: Any, name: str) -> Mapping[str, Any]:
+def _named(elements: Any, name: str, key: str = "name") -> Mapping[str, Any]:
     """Return the first object with this name, or an empty object."""
     candidates = elements if isinstance(elements, list) else []
-    return next((each for each in candidates if isinstance(each, dict) and each.get("name") == name), {})
+    return next((each for each in candidates if isinstance(each, dict) and each.get(key) == name), {})
+
+
+def task_hc(text: str, name: str) -> str | None:
+    """Return the value of `--hc` in the task of a tasks.json; None if there is none.
+
+    Raises:
+        ConfigurationError: the file is not valid.
+    """
+    arguments = _named(Document(text, name).data.get("tasks"), TASK, "label").get("args")
+    pairs = pairwise(arguments if isinstance(arguments, list) else [])
+    return next((str(value) for option, value in pairs if option == "--hc"), None)
 
 
 def tasks_json(text: str, command: str, arguments: Sequence[str], environ: Mapping[str, str], name: str) -> str:

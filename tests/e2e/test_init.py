@@ -165,6 +165,16 @@ async def test_name_and_connection_string(env: dict[str, str], tmp_path: Path) -
         assert 0 == (await run(*init, "--hc", "other", env=others)).status
 
 
+async def test_the_task_keeps_its_name(tmp_path: Path) -> None:
+    """Without --hc, the task keeps its --hc; with one, it is replaced."""
+    init, expected = ("relay_client", "init", "vscode", "--write", "--folder", str(tmp_path)), []
+    for hc in (["--hc", "myhc"], [], ["--hc", "other"]):
+        assert 0 == (await run(*init, *hc)).status
+        expected = hc or expected
+        (task,) = json.loads(files_of(tmp_path)["tasks.json"])["tasks"]
+        assert expected == task["args"][:2]
+
+
 async def test_without_targets(env: dict[str, str], tmp_path: Path) -> None:
     """Without an agent, --from-targets is the usual error."""
     finished = await run("relay_client", "init", "vscode", "--from-targets", "--folder", str(tmp_path), env=env)

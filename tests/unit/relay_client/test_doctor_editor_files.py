@@ -32,8 +32,8 @@ def test_a_missing_port_is_named(tmp_path: Path) -> None:
     """Without a configuration for a rank's port, F5 cannot attach to it."""
     write(tmp_path, launch_json("", entries_for([5678], None), "launch.json"))
     with pytest.raises(ConfigurationError, match="no configuration attaches to ports 5679-5680") as caught:
-        check_launch_json(tmp_path, [5678, 5679, 5680])
-    assert "run: relay-client init vscode --write" == caught.value.hint
+        check_launch_json(tmp_path, [5678, 5679, 5680], "--ports 5678-5680 ")
+    assert "run: relay-client init vscode --ports 5678-5680 --write" == caught.value.hint
 
 
 def test_the_deprecated_type_is_named(tmp_path: Path) -> None:
