@@ -136,7 +136,7 @@ class Swap:
                 why = "cannot be added to a running process" if name in names else "would stay undefined"
                 raise ConfigurationError(
                     f"{function}() uses {names.get(name, name)}, which {why}",
-                    hint="nothing was replaced; push the file without this use, or restart the job",
+                    hint="push the file without this use, or restart the job",
                 )
 
     def _changed_functions(self, live: dict[str, list[FunctionType]]) -> list[tuple[str, CodeType]]:

@@ -194,7 +194,8 @@ def _why_missing(status: Status, ranks: Sequence[int], hc: str) -> RelayDebugErr
     """Return why ranks are not found: a node that has one of them, to judge by the last announcement, is away."""
     for node in status.nodes:
         if node.link != "connected" and any(target.rank in ranks for target in node.targets):
-            return ConnectionLost(f"the tunnel to {node.label} is {node.link}: {node.link_reason or 'reason unknown'}")
+            why = f": {node.link_reason}" if node.link_reason else ""
+            return ConnectionLost(f"the tunnel to {node.label} is {node.link}{why}")
     return NoListener(f"no agent is listening on '{hc}'")
 
 

@@ -142,8 +142,9 @@ def hint_for(groups: Sequence[Value], waiting: Collection[int] = ()) -> str:
     members = [member for group in without for member in group.members]
     if all(member.port in waiting for member in members):
         return f"{name} does not exist yet in {label(members)}: not started, waiting for a debugger"
+    where = f"in {label(members)}, " if len(without) < len(groups) else ""
     return (
-        f"{name} is neither a global variable of the program nor a variable of a function that the main thread "
+        f"{where}{name} is neither a global variable of the program nor a variable of a function that the main thread "
         "is executing; 'relay-client stacks --locals' shows those variables"
     )
 

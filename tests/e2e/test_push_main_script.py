@@ -53,9 +53,10 @@ async def test_main_script(relay: LocalRelay, tmp_path: Path, monkeypatch: pytes
     assert "plain.py: nothing to replace: rank 1 is already executing this code" in again.stdout
     assert "plain.py: replaced in ranks 0,2 while all were held, perhaps not at the same step" in both.stdout
     assert ["rank 1: nothing to replace", "ranks 0,2: LR = 0.8"] == sorted(both.stdout.splitlines()[1:3])
-    assert "error: ranks 0-2: scaled() uses K, which would stay undefined; nothing was changed in any rank" in (
-        typo.stderr
-    )
+    assert (
+        "error: ranks 0-2: scaled() uses K, which would stay undefined; nothing was changed in any rank. "
+        "hint: push the file without this use, or restart the job\n"
+    ) in typo.stderr
 
 
 async def test_rank_that_has_not_started(relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

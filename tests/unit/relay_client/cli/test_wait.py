@@ -1,10 +1,13 @@
 """Facts about the ranks and the timeout of `relay-client wait`."""
 
+from dataclasses import replace
+
 import pytest
 
-from relay_client.cli import make_parser
+from relay_client.cli import make_parser, wait
 from relay_client.cli.wait import missing_ranks, waiting_text
-from relay_client.ranks.record import target_record
+from relay_client.control.state import ClientId, Status
+from relay_client.ranks.record import Node, Target, target_record
 from relay_core.agent_api.announcement import Attachment, State, TargetInfo
 from relay_core.errors import NoListener, RelayUnreachable
 
@@ -60,6 +63,15 @@ def test_why_no_rank_is_found() -> None:
     nobody, broken = NoListener("no agent is listening on 'myhc'"), RelayUnreachable("the relay is down")
     assert "waiting for rank 0 to crash: no agent is listening on 'myhc'" == waiting_text([0], [], "crashed", nobody)
     assert "waiting for rank 0 to crash: the relay is down" == waiting_text([0], TARGETS, "crashed", broken)
+
+
+def test_why_a_known_rank_is_not_found() -> None:
+    """The state of the tunnel to its node is the reason, with the cause of this state if it is known."""
+    client = ClientId("c", 1, "localhost", "myhc", "forward", 0.0, "/", "1")
+    for node in (Node("a", "vm", "connecting"), Node("a", "vm", "reconnecting", link_reason="the network is down")):
+        known = Status(client, 0.0, (replace(node, targets=(Target(5678, 0),)),))
+        why = f": {node.link_reason}" if node.link_reason else ""
+        assert f"the tunnel to vm is {node.link}{why}" == wait._why_missing(known, [0], "myhc").sentence
 
 
 @pytest.mark.parametrize(("options", "seconds"), [([], 600), (["--timeout", "10m"], 600), (["--timeout", "2.5"], 2.5)])

@@ -53,6 +53,8 @@ def test_hint():
     unknown = "NameError: name 'i' is not defined"
     hint = hint_for([value("", 0, error=unknown, place="__main__")])
     assert hint.startswith("'i' is neither a global variable of the program nor a variable of a function")
+    some = [value("", 2, error=unknown, place="__main__"), value("7", 0, 1, place="__main__")]
+    assert f"in rank 2, {hint}" == hint_for(some)
     assert "" == hint_for([value("", 0, error=unknown, place="step train.py:41"), value("7", 1, place="__main__")])
 
 
