@@ -33,7 +33,6 @@ COVERED_BY = {
     "tests/integration/test_forwarding.py": "relay_client/ports/ forwarder",
     "tests/integration/test_editor_session.py": "relay_client/ports/ waiting_connection",
     "tests/unit/relay_client/job_session/test_session.py": "relay_client/job_session/ translation stepping wire",
-    "tests/integration/test_pdb.py": "relay_client/pdb/ prompt",
     "tests/e2e/test_running_clients.py": "relay_client/cli/ running",
     "tests/integration/test_control.py": "relay_client/control/ client service snapshot",
     "tests/integration/test_monitor.py": "relay_agent/monitor/ monitor",
