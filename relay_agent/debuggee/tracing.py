@@ -43,12 +43,11 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from relay_agent.debuggee import gevent_support
-from relay_agent.debuggee.unreached.breakpoints import tracer_name
 from relay_agent.debugpy_internals.table import INTERRUPTED, REACHING, RELEASE, UNCAUGHT
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.main_thread import add_pending_call
-from relay_agent.job.own_settrace import settrace
+from relay_agent.job.own_settrace import settrace, tracer_name
 from relay_agent.job.stderr import write_line
 from relay_agent.stacks.in_process import with_callers
 from relay_core.errors import RelayDebugError

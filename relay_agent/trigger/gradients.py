@@ -166,7 +166,8 @@ def _sentence(torch: Any, optimizer: Any, bad: Sequence[tuple[Any, Any]]) -> str
     parameter, gradient = bad[0]
     counts = [(int(gradient.isnan().sum()), "NaN"), (int(gradient.isinf().sum()), "inf")]
     what = " and ".join(f"{count} {name}" for count, name in counts if count)
-    place, first = int(gradient.isfinite().logical_not().reshape(-1).byte().argmax()), []
+    place = int(gradient.isfinite().logical_not().reshape(-1).byte().argmax())
+    first: list[int] = []
     for size in reversed(gradient.shape):
         place, index = divmod(place, size)
         first.insert(0, index)

@@ -18,10 +18,9 @@ from collections.abc import Iterable, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
-from relay_agent.debuggee.unreached.breakpoints import tracer_name
 from relay_agent.job.gevent_originals import is_active, threading
 from relay_agent.job.main_thread import change_main_trace
-from relay_agent.job.own_settrace import settrace
+from relay_agent.job.own_settrace import settrace, tracer_name
 from relay_agent.job.torch_compiler import has_compiled_code
 from relay_agent.push.loaded_code import (
     WatchedCode,

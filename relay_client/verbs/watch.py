@@ -60,21 +60,18 @@ class Watch(Verb):
     name = "watch"
     changes_job = True  # an expression can execute any code
     command = Command(
-        "report an expression at a line, or gradients that are not finite, without stopping",
+        "report values at a line, or NaN gradients",
         "Evaluates a Python expression in all ranks each time they reach a line, just before the line is executed, "
-        "and prints its value; with 'nan' as the place, reports which gradients are not finite before an optimizer of "
-        "torch applies them. No rank is stopped, and editors can stay attached; the expression is executed by the "
-        "thread that has reached the line, so whatever it changes is changed in the job. Values by the rules of "
-        "'relay-client eval'. The watch ends with Ctrl-C, after --for or --hits, or when all ranks have ended; then "
-        "prints, on stderr, a table with how often each rank reached the line, and what the watch has cost. If "
-        "relay-client is killed, the ranks remove the watch within 30 s. Exits with status 17 if no rank can watch "
-        "the line, or if no value was reported; an exception is not a value.",
+        "and prints its value; with 'nan', reports gradients that are not finite before they are applied. No rank is "
+        "stopped, and editors can stay attached; the expression is executed by the thread that has reached the line, "
+        "so whatever it changes is changed in the job. The watch ends with Ctrl-C, after --for or --hits, or when all "
+        "ranks have ended; then prints, on stderr, a table with how often each rank reached the line, and the cost. "
+        "Exits with status 17 if no rank can watch the line, or if no value was reported; an exception is none.",
         {
             "place": "FILE:LINE, such as train.py:88; the file may have another directory on the nodes: relative to "
-            "the current directory, it has the same path as on the nodes, or the end of that path. Or nan: each step "
-            "of an optimizer for which a gradient is NaN or infinite",
-            "expression": "a Python expression with the variables at the line, or where the optimizer's step is called;"
-            " without one, a line is only counted",
+            "the current directory, it has the same path as on the nodes, or the end of that path. Or nan",
+            "expression": "a Python expression with the variables at the line, or of the optimizer's caller (default: "
+            "only count)",
         },
         optional={"expression"},
     )

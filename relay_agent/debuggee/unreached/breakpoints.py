@@ -15,6 +15,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar, NamedTuple
 
 from relay_agent.job.gevent_originals import threading
+from relay_agent.job.own_settrace import tracer_name
 from relay_agent.job.torch_compiler import has_compiled_code
 from relay_agent.stacks.in_process import all_frames, stack_of
 
@@ -201,21 +202,6 @@ def _pending_call(found: list[object]) -> object:
     call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(functools.partial(operator.countOf, appended))
     ctypes.pythonapi.Py_AddPendingCall(call, ctypes.c_void_p(1))
     return call
-
-
-def tracer_name(tracer: Any) -> str:
-    """Return the qualified name of a trace function; "" if there is none, or if it belongs to the debugger."""
-    if tracer is None:
-        return ""
-    while isinstance(tracer, functools.partial):
-        tracer = tracer.func
-    kind = type(tracer)
-    module = str(getattr(tracer, "__module__", None) or kind.__module__)
-    code = getattr(tracer, "__code__", None)
-    file = Path(getattr(code, "co_filename", "")).name
-    package = module.partition(".")[0]
-    is_own = package == "relay_agent" or package.startswith(("pydev", "_pydev", "debugpy")) or file == "pydevd.py"
-    return "" if is_own else f"{module}.{getattr(tracer, '__qualname__', kind.__qualname__)}"
 
 
 # Finds breakpoints that are not hit: in a file that the job does not execute, in a line that has already run, and in

@@ -1,14 +1,11 @@
 """Facts about trace functions of other tools; `test_unreached_report` sets them in a job."""
 
-import bdb
-import functools
 import sys
-from types import FrameType
 
 import pytest
 
 from relay_agent.debuggee.unreached import breakpoints
-from relay_agent.debuggee.unreached.breakpoints import TracerWatch, tracer_name
+from relay_agent.debuggee.unreached.breakpoints import TracerWatch
 from tests.support.jobs.processes import run_job
 
 WARNING = 'sys.settrace() should not be used.\nCall Location:\n  File "/job/train.py", line 12, in work\n'
@@ -30,24 +27,6 @@ LEAVING = """
     os.read(blocked, 1)
     print("the job continues")
 """
-
-
-def trace(_frame: FrameType, _event: str, _argument: object) -> None:
-    """Do nothing, as the trace function of a job."""
-
-
-def of_module(module: str) -> object:
-    """Return an object that a tool from another module would set."""
-    return type("Tracer", (), {"__module__": module})()
-
-
-def test_a_trace_function_is_named_by_where_it_is_defined() -> None:
-    """Functions, methods and objects of other tools have a name; the debugger's, and none at all, do not."""
-    assert f"{__name__}.trace" == tracer_name(functools.partial(trace))
-    assert "bdb.Bdb.trace_dispatch" == tracer_name(bdb.Bdb().trace_dispatch)
-    assert "coverage.tracer.Tracer" == tracer_name(of_module("coverage.tracer"))
-    modules = ("pydevd", "_pydevd_bundle.pydevd_cython", "_pydevd_frame_eval.x", "relay_agent.debuggee.tracing")
-    assert ["", "", "", "", ""] == [tracer_name(each) for each in (None, *map(of_module, modules))]
 
 
 def test_a_call_and_its_function_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
