@@ -89,11 +89,9 @@ class Breakpoint:
     def update(self, result: Body) -> None:
         """Take id, line and problem from the adapter's Breakpoint."""
         self.id = int(result.get("id", -1))
-        self.problem = "" if result.get("verified") else str(result.get("message") or "no reason given")
-        if (line := int(result.get("line", self.line))) < self.line:
-            self.problem = "the file has no code at this line or after it"
-        elif line != self.line:
+        if (line := int(result.get("line", self.line))) != self.line:
             self.typed_line, self.line = self.typed_line or self.line, line
+        self.problem = "" if result.get("verified") else str(result.get("message") or "no reason given")
 
 
 class NotSet(RelayDebugError):

@@ -101,13 +101,6 @@ async def test_numbers_and_places():
     assert table.by_path() == {"/a.py": [second]}
 
 
-async def test_a_line_after_the_last_one():
-    """A breakpoint that the adapter would move back, to the last line that has code, is refused."""
-    added = Breakpoint(1, "/a.py", 900)
-    added.update({"id": 1, "line": 23, "verified": True})
-    assert (900, "the file has no code at this line or after it") == (added.line, added.problem)
-
-
 async def test_temporary_ones_go_when_they_are_hit():
     """A temporary breakpoint is removed when it is hit, others stay."""
     table = Breakpoints(Adapter())
