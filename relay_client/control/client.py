@@ -53,6 +53,7 @@ class ControlClient:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, protocol: ClientProtocol) -> None:
         self.about: ClientId
+        self.address: Address
         self.on_log: Callable[[str], None] | None = None
         """Called with each log line, such as what a verb is waiting for."""
         self._reader = reader
@@ -78,6 +79,7 @@ class ControlClient:
         else:  # the file of a program with another Python
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         client = cls(reader, writer, ClientProtocol(token=token, nonce=secrets.token_hex(16)))
+        client.address = address
         try:
             async with timeout(HELLO_TIMEOUT):
                 client.about = (await client._next("hello")).hello  # type: ignore[assignment] # `_next` checks it

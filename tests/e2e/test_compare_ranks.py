@@ -242,7 +242,7 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
         assert ([1], "(2, 1)", "work train.py (running)") == (running["ranks"], running["text"], running["place"])
         shown = await editor.value("@all nowhere if rank else (inner // step, rank)", "repl")
         assert "rank 0  (2, 0)" in shown
-        assert "\nhint: 'nowhere' is neither a global variable of the program nor" in shown
+        assert "\nhint: in rank 1, 'nowhere' is neither a global variable of the program nor" in shown
         assert "element 100: 0.5 instead of 17" not in await editor.value("@diff weights", "repl")
         shown = await editor.value("@stats weights['layers.3.weight']", "repl")
         assert "ranks 0-1: torch is not imported" in await editor.value("@hang", "repl")

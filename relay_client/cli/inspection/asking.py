@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Perform = Callable[[Verb], Awaitable[Answer]]
 
 CHECK_AFTER = 2.0
-"""Seconds without an answer of a running relay-client until it is checked whether the relay-client is suspended."""
+"""Seconds without an answer of a running relay-client until it is checked whether it is suspended."""
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ async def performing(arguments: argparse.Namespace) -> AsyncIterator[Perform]:
 
                 try:
                     async with TaskSet() as background:
-                        background.spawn(_warn_of_silent_clients(), name="warn of silent relay-clients")
+                        background.spawn(_warn_if_suspended(client), name="check the relay-client")
                         answer: Answer = await client.request(request)
                 except asyncio.CancelledError:
                     if request.cancelled:
@@ -126,15 +126,16 @@ async def performing(arguments: argparse.Namespace) -> AsyncIterator[Perform]:
         yield perform
 
 
-async def _warn_of_silent_clients() -> None:
-    """Log a warning if a relay-client that has not answered for some seconds is suspended."""
+async def _warn_if_suspended(client: ControlClient) -> None:
+    """Log a warning if a relay-client that has not answered for some seconds does not greet another connection."""
     import asyncio
 
-    from relay_client.control.client import running_clients
-
     await asyncio.sleep(CHECK_AFTER)
-    async with running_clients():  # logs the warning
-        pass
+    with contextlib.suppress(OSError):  # it has exited, which the request reports
+        try:
+            await (await client.connect(client.address)).close()
+        except RelayDebugError as error:
+            logger.warning("%s", error)
 
 
 async def _own_session(arguments: argparse.Namespace, stack: contextlib.AsyncExitStack) -> Session:
