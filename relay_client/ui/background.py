@@ -45,9 +45,11 @@ class _BackgroundStream:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._texts: queue.Queue[str] = queue.Queue(MAX_TEXTS)
+        self._texts: queue.Queue[str | None] = queue.Queue(MAX_TEXTS)
+        """What is to be written; None for the end."""
         self._dropped = 0
-        threading.Thread(target=self._write_always, name="stderr", daemon=True).start()
+        self._thread = threading.Thread(target=self._write_all, name="stderr", daemon=True)
+        self._thread.start()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -64,16 +66,18 @@ class _BackgroundStream:
 
     def finish(self) -> None:
         """Wait until everything is written, for a limited time."""
-        with self._texts.all_tasks_done:
-            self._texts.all_tasks_done.wait_for(lambda: not self._texts.unfinished_tasks, FLUSH_SECONDS)
+        with contextlib.suppress(queue.Full):
+            self._texts.put(None, timeout=FLUSH_SECONDS)
+            self._thread.join(FLUSH_SECONDS)
 
-    def _write_always(self) -> None:
-        while True:
-            self._write(self._texts.get())
+    def _write_all(self) -> None:
+        text: str | None = ""
+        while text is not None:
+            text = self._texts.get()
+            self._write(text or "")
             if self._dropped and self._texts.empty():
                 dropped, self._dropped = self._dropped, 0
                 self._write(f"{dropped} lines were not written because the terminal took no output\n")
-            self._texts.task_done()
 
     def _write(self, text: str) -> None:
         """Write without the buffer, whose lock would block the interpreter's exit."""
