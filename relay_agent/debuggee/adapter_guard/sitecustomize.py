@@ -15,8 +15,8 @@ The adapter also answers the request with which a debugged process asks whether 
 
 debugpy's adapter inherits the job's output and keeps it open, although it never writes to it. Whoever reads the output
 to its end, such as a launcher or `| tee`, would wait for the adapter, which stays while an editor is connected. So the
-inherited streams are replaced. The adapter also waits without limit for a process to connect to it; this wait ends with
-the process.
+inherited streams are replaced. The adapter also waits for a process to connect to it: without limit, except that an
+editor that leaves meanwhile ends the wait, and then the adapter exits. Here, only the end of the process ends it.
 
 Before the adapter listens, it describes its environment in its log. For this, it reads the metadata of all installed
 packages, even if the log is off. This takes 75 ms for 117 packages while an editor waits, so it is left out.
@@ -32,6 +32,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ RECEIPT = "relayAgentReceipt"
 """Command of the request for a receipt; as in `pydevd_patches.relay_debug_output`."""
 STARTER = "RELAY_AGENT_STARTER"
 """Variable with the process that is starting the adapter, as in `relay_agent.node.directory`."""
+END_WAIT = "dont_wait_for_first_connection"
+"""The function of debugpy's adapter."""
 EXIT_INTERVAL = 1.0
 """Seconds between two checks whether the process has exited, on a system that does not report exits."""
 SEND_BUFFER = 256 * 1024
@@ -70,7 +73,7 @@ def guard_sockets() -> None:
         """Do once what must follow the adapter's fork, which has no other threads; twice is harmless."""
         with contextlib.suppress(OSError, RuntimeError):  # without resources, the accepting thread continues anyway
             replace_streams(streams)
-            threading.Thread(target=end_wait_at_exit, args=(process, descriptor), daemon=True).start()
+            threading.Thread(target=end_wait_at_exit, args=(process, descriptor, take_end_of_wait()), daemon=True).start()
 
     def is_own(connection: socket.socket) -> bool:
         try:
@@ -109,7 +112,15 @@ def open_process(pid: int) -> int | None:
     return None
 
 
-def end_wait_at_exit(pid: int, descriptor: int | None) -> None:
+def take_end_of_wait() -> Callable[[], None]:
+    """Return what ends the adapter's wait for a first connection, which is then not ended by anything else."""
+    names = vars(sys.modules["debugpy.adapter.servers"])
+    end: Callable[[], None] = names.setdefault("relay_agent_end_wait", names.get(END_WAIT, lambda: None))
+    names[END_WAIT] = lambda: None
+    return end
+
+
+def end_wait_at_exit(pid: int, descriptor: int | None, end_wait: Callable[[], None]) -> None:
     """End the adapter's wait for a first connection when a process has exited.
 
     The adapter continues to wait for processes that have connected, such as a child of this one.
@@ -123,7 +134,7 @@ def end_wait_at_exit(pid: int, descriptor: int | None) -> None:
         exit_poll = select.poll()
         exit_poll.register(descriptor, select.POLLIN)
         exit_poll.poll()
-    sys.modules["debugpy.adapter.servers"].dont_wait_for_first_connection()
+    end_wait()
 
 
 def is_open(number: int) -> bool:

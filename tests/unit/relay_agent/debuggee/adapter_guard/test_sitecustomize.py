@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support.debuggers.armed import adapter, armed, until_adapter_has_ended
+from tests.support.debuggers.armed import adapter, adapter_ports, armed, until_adapter_has_ended
 from tests.support.jobs.processes import ROOT, job, run_job
 from tests.support.machine.deadline import DEADLINE
 
@@ -115,3 +115,31 @@ async def test_process_that_ends_before_it_connects(tmp_path, are_reported):
     status, out, err = await run_job(code)
     assert 3 == status, err
     await asyncio.wait_for(until_adapter_has_ended(int(out[0])), DEADLINE)
+
+
+async def test_editor_that_leaves_before_the_process_has_connected():
+    """The adapter still waits for the process, and the next editor can attach to it."""
+    code = """
+        import sys, threading
+        from relay_agent.debuggee import debugpy_start
+        from relay_agent.debuggee.debugger import debugger
+        debugpy_start.load(follow_children=False)
+        from debugpy.server import api
+        connect = api._settrace
+        def connect_later(port, **named):
+            print(port, flush=True)
+            sys.stdin.readline()
+            connect(port=port, **named)
+        api._settrace = connect_later
+        debugger.arm()
+        print(debugger.wait_for_attach(3600, threading.Event()), flush=True)
+    """
+    async with job(code) as running:
+        server = int(await running.line())
+        (port,) = {*await adapter_ports(server)} - {server}
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as first:
+            await first.request("disconnect", within=DEADLINE)
+        running.process.stdin.write(b"\n")
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as second:
+            await second.attach({}, within=DEADLINE)
+            assert (0, ["True"], "") == await running.finish()
