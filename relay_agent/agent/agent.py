@@ -199,6 +199,7 @@ class Agent:
                         self._beginning.add(header.client)
                         at_end.callback(self._beginning.discard, header.client)
                     limit = self._admission.time_limit
+                    self._tunnels.table.info = self._fitted()  # with changes that are announced only if they last
                     transport, attached = await self._tunnels.shake_hands(await offer.accept(), within=limit)
                 await self._tunnels.run(transport, attached)
         except ConnectionLost as lost:

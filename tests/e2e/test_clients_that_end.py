@@ -41,7 +41,8 @@ async def stopped_rank(relay: LocalRelay, directory: Path, port: int = 0) -> Asy
         await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor,
     ):
         await editor.attach({str(script): [{"line": LINE}]}, within=DEADLINE)
-        await editor.wait_for_event("stopped", within=DEADLINE)
+        stop = (await editor.wait_for_event("stopped", within=DEADLINE))["body"]
+        await editor.request("stackTrace", {"threadId": stop["threadId"]}, within=DEADLINE)  # as every editor does
         yield client
 
 

@@ -165,6 +165,28 @@ async def test_a_held_target_names_its_holder(relay: LocalRelay, tmp_path: Path)
                 await other_client.request("initialize", VSCODE, within=DEADLINE)
 
 
+async def test_a_client_that_comes_just_after_a_stop(
+    relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It learns of a stop that has not been announced to the others, because it has not lasted for long enough."""
+    monkeypatch.setattr("relay_agent.agent.attachments.ANNOUNCE_DELAY", 10 * DEADLINE)
+    port = free_port()
+    async with (
+        debuggee(tmp_path) as (_, target_port, script),
+        serving(relay, port, target_port),
+        Tunnels(relay.endpoint, relay.sender, relay.tls, tunnel_key=KEY, settings=QUICK) as client,
+        Forwarder(client, [port]),
+        stopped_at_breakpoint(port, script) as session,
+    ):
+        await until_announced(client, is_attached=True)
+        assert LINE + 1 == await session.step()
+        async with Tunnels(relay.endpoint, relay.sender, relay.tls, tunnel_key=KEY, settings=QUICK) as other:
+            await other.discover_all()
+            (held,) = (target.attachment for agent in other.roster for target in agent.targets)
+            assert held is not None
+            assert (True, f"{script.name}:{LINE + 1}") == (held.is_stopped, held.stopped_at)
+
+
 async def test_an_interruption_of_the_tunnel_is_shown_and_the_step_is_carried_out(
     relay: LocalRelay, tmp_path: Path
 ) -> None:
