@@ -28,7 +28,7 @@ from pathlib import Path
 
 from relay_agent.job.gevent_originals import json, os, socket
 from relay_agent.job.own_descriptor import above_streams
-from relay_core.access_settings import ACCESS_VARIABLES, CONNECTION_STRING_FILE_VARIABLE
+from relay_core.access_settings import ACCESS_VARIABLES
 from relay_core.errors import ConfigurationError
 
 NODE_DIR_VARIABLE = "RELAY_NODE_DIR"
@@ -68,12 +68,9 @@ class NodeDirectory:
         inherited = {name: value for name, value in os.environ.items() if name in ACCESS_VARIABLES}
         here = os.getcwd() if os.path.exists(_OLD_CONFIG_FILE) else ""
         given = dict(access)
-        strings = [str(given.get("connection_string")), *inherited.values()]
-        file = Path(str(given.get("connection_string_file") or inherited.get(CONNECTION_STRING_FILE_VARIABLE, "")))
-        with contextlib.suppress(OSError, ValueError):
-            strings += [file.read_text()] if file.is_file() else []  # a pipe can be read only once, by the agent
-        if any(f"EntityPath={given.get('hc')}" in each.strip().split(";") for each in strings):
-            given.pop("hc", None)  # the connection string names it as well
+        strings = (str(given.get("connection_string")), *inherited.values())
+        if any(f"EntityPath={given.get('hc')}" in each.split(";") for each in strings):
+            del given["hc"]  # the connection string names it as well
         text = json.dumps([given, inherited, here], sort_keys=True, default=str)
         name = _digest(_node()) + _digest(text)
         if chosen := os.environ.get(NODE_DIR_VARIABLE):

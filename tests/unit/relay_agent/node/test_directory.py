@@ -70,31 +70,18 @@ def test_one_agent_for_the_same_access(tmp_path, monkeypatch):
     assert name != NodeDirectory.of({"hc": "a", "namespace": "b"}).name
 
 
-@pytest.mark.parametrize("field", ["connection_string", "connection_string_file"])
 @pytest.mark.parametrize("is_inherited", [False, True])
-def test_hybrid_connection_that_the_connection_string_names(tmp_path, monkeypatch, field, is_inherited):
+def test_hybrid_connection_that_the_connection_string_names(tmp_path, monkeypatch, is_inherited):
     """To name the hybrid connection of the connection string once more makes no difference; another one does."""
     monkeypatch.setenv("RELAY_NODE_DIR", str(tmp_path))
-    for name in ("RELAY_CONNECTION_STRING", "RELAY_CONNECTION_STRING_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    value = "Endpoint=sb://localhost;SharedAccessKey=x;EntityPath=a"
-    if field == "connection_string_file":
-        (tmp_path / "file").write_text(f"{value}\n")
-        value = str(tmp_path / "file")
-    access = {} if is_inherited else {field: value}
+    monkeypatch.delenv("RELAY_CONNECTION_STRING", raising=False)
+    string = "Endpoint=sb://localhost;EntityPath=a;SharedAccessKey=x"
+    access = {} if is_inherited else {"connection_string": string}
     if is_inherited:
-        monkeypatch.setenv(f"RELAY_{field.upper()}", value)
+        monkeypatch.setenv("RELAY_CONNECTION_STRING", string)
     name = NodeDirectory.of(access).name
     assert name == NodeDirectory.of({**access, "hc": "a"}).name
     assert name != NodeDirectory.of({**access, "hc": "a:2"}).name
-
-
-def test_connection_string_in_a_pipe(tmp_path, monkeypatch):
-    """A pipe with the connection string is left to the agent, which can read it once."""
-    monkeypatch.setenv("RELAY_NODE_DIR", str(tmp_path))
-    os.mkfifo(tmp_path / "pipe")
-    access = {"connection_string_file": str(tmp_path / "pipe")}
-    assert NodeDirectory.of(access).name != NodeDirectory.of({**access, "hc": "a"}).name
 
 
 def test_other_node(tmp_path, monkeypatch):
