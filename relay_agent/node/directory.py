@@ -67,11 +67,7 @@ class NodeDirectory:
         """Return the files of the agent for these access settings and this process's environment."""
         inherited = {name: value for name, value in os.environ.items() if name in ACCESS_VARIABLES}
         here = os.getcwd() if os.path.exists(_OLD_CONFIG_FILE) else ""
-        given = dict(access)
-        strings = (str(given.get("connection_string")), *inherited.values())
-        if any(f"EntityPath={given.get('hc')}" in each.split(";") for each in strings):
-            del given["hc"]  # the connection string names it as well
-        text = json.dumps([given, inherited, here], sort_keys=True, default=str)
+        text = json.dumps([dict(access), inherited, here], sort_keys=True, default=str)
         name = _digest(_node()) + _digest(text)
         if chosen := os.environ.get(NODE_DIR_VARIABLE):
             return cls(Path(chosen), name)

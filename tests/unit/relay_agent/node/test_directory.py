@@ -70,20 +70,6 @@ def test_one_agent_for_the_same_access(tmp_path, monkeypatch):
     assert name != NodeDirectory.of({"hc": "a", "namespace": "b"}).name
 
 
-@pytest.mark.parametrize("is_inherited", [False, True])
-def test_hybrid_connection_that_the_connection_string_names(tmp_path, monkeypatch, is_inherited):
-    """To name the hybrid connection of the connection string once more makes no difference; another one does."""
-    monkeypatch.setenv("RELAY_NODE_DIR", str(tmp_path))
-    monkeypatch.delenv("RELAY_CONNECTION_STRING", raising=False)
-    string = "Endpoint=sb://localhost;EntityPath=a;SharedAccessKey=x"
-    access = {} if is_inherited else {"connection_string": string}
-    if is_inherited:
-        monkeypatch.setenv("RELAY_CONNECTION_STRING", string)
-    name = NodeDirectory.of(access).name
-    assert name == NodeDirectory.of({**access, "hc": "a"}).name
-    assert name != NodeDirectory.of({**access, "hc": "a:2"}).name
-
-
 def test_other_node(tmp_path, monkeypatch):
     """Another node's agent has another name in the same directory, and its files are not removed."""
     monkeypatch.setenv("RELAY_NODE_DIR", str(tmp_path / "node"))
