@@ -16,8 +16,6 @@ from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
 from relay_core.foreign import escape_controls
 from relay_core.records import parse, parse_or_none
 
-UNREACHABLE = "cannot be queried: "
-"""The beginning of the reason if the connection to an agent is lost."""
 NOT_REGISTERED = "is not registered (ended, running without relay-debug, or on a node that was not found)"
 
 
@@ -33,8 +31,8 @@ class RankReport:
     """The rank's answer; None if the rank has not answered."""
     silence: str = ""
     """Why the rank's groups are unknown, as the end of a sentence."""
-    lost: bool = False
-    """Whether its groups are unknown because the connection to its agent is lost."""
+    lost: str = ""
+    """How the connection to its agent was lost, if its groups are unknown because of that."""
     has_ended: bool = False
 
     @property
@@ -127,8 +125,9 @@ def _reports(reply: NodeReply) -> Iterator[tuple[int, RankReport]]:
         launched = target.rank or 0
         if target.port not in answers:
             silence = reply.error or "did not answer (possibly only just started, or already ended)"
-            silence = f"{UNREACHABLE}{silence}" if reply.is_lost else silence
-            yield target.port - launched, RankReport(launched, target, silence=silence, lost=reply.is_lost)
+            lost = reply.error if reply.is_lost else ""
+            silence = f"cannot be queried: {lost}" if lost else silence
+            yield target.port - launched, RankReport(launched, target, silence=silence, lost=lost)
     targets = {target.port: target for target in reply.agent.targets}
     for port, answer in answers.items():
         found, launched = _collectives_in(answer), answer.rank or 0

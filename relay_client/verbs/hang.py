@@ -47,7 +47,6 @@ class Hang(Verb):
         from relay_client.agents.tunnels import RECONNECTING
         from relay_client.hang.examine import examine, examine_once, progress_of
         from relay_client.hang.output import verdict_as_object, verdict_as_text
-        from relay_client.hang.reports import UNREACHABLE
         from relay_client.ui.text import format_ports
 
         ports = parse_chosen_ports(self.ports)
@@ -58,9 +57,9 @@ class Hang(Verb):
         if self.once:
             found["progress"] = [progress_of(verdict) for verdict in verdicts]
         reports = [report for verdict in verdicts for report in verdict.job.ranks.values()]
-        lost = [report.silence for report in reports if report.lost]
+        lost = [report.lost for report in reports if report.lost]
         if lost and not any(report.collectives for report in reports):
-            raise ConnectionLost(f"no rank can be queried: {lost[0].removeprefix(UNREACHABLE)}", hint=RECONNECTING)
+            raise ConnectionLost(f"no rank can be queried: {lost[0]}", hint=RECONNECTING)
         is_hanging = any(verdict.is_hanging for verdict in verdicts)
         unknown = any(one.collectives and one.collectives.problem and not one.is_stopped for one in reports)
         hint = "run 'relay-client stacks' to see what each rank is doing" if unknown and not is_hanging else ""

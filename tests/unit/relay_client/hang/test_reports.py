@@ -66,11 +66,11 @@ def test_silent_agents_and_processes() -> None:
 
 
 def test_lost_connection() -> None:
-    """A rank whose node cannot be reached is marked; the text of a reason does not mark it."""
+    """A rank whose node cannot be reached has the reason; a text that only looks like one is none."""
     agent, reason = AgentInfo(AgentId("a"), targets=targets(0, world=1)), "no connection"
     lost, failed = NodeReply(agent, error=reason, is_lost=True), NodeReply(agent, error=f"cannot be queried: {reason}")
     found = [job.ranks[0] for each in (lost, failed) for job in read_jobs([each])]
-    assert [(f"cannot be queried: {reason}", is_lost) for is_lost in (True, False)] == [
+    assert [(f"cannot be queried: {reason}", text) for text in (reason, "")] == [
         (report.silence, report.lost) for report in found
     ]
 
