@@ -73,7 +73,9 @@ def guard_sockets() -> None:
         """Do once what must follow the adapter's fork, which has no other threads; twice is harmless."""
         with contextlib.suppress(OSError, RuntimeError):  # without resources, the accepting thread continues anyway
             replace_streams(streams)
-            threading.Thread(target=end_wait_at_exit, args=(process, descriptor, take_end_of_wait()), daemon=True).start()
+            threading.Thread(
+                target=end_wait_at_exit, args=(process, descriptor, take_end_of_wait()), daemon=True
+            ).start()
 
     def is_own(connection: socket.socket) -> bool:
         try:
