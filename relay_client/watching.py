@@ -162,7 +162,8 @@ class Watching:
 
     def holding(self, hits: Iterable[HitOf]) -> list[str]:
         """Return how to debug the ranks that wait for a debugger since these hits."""
-        which = {member: f"--port {member.port}" if member.rank is None else f"{member.rank}" for member, _ in hits}
+        held = [member for member, hit in hits if not hit.error]
+        which = {member: f"--port {member.port}" if member.rank is None else f"{member.rank}" for member in held}
         return [
             f"{self._label([member])}: waiting for a debugger: 'relay-client pdb {which[member]}', or F5 in the editor"
             for member in which

@@ -161,8 +161,8 @@ class Watches:
         try:
             (self._place_gradients if watch.question.gradients else self._place_line)(watch)
         except Exception as error:  # noqa: BLE001 - of the job: an audit hook that refuses, or code that a tool has made
-            is_known = isinstance(error, ConfigurationError)
-            watch.error = str(error) if is_known else f"the line cannot be watched: {describe_exception(error)}"
+            is_known, what = isinstance(error, ConfigurationError), "gradients" if watch.question.gradients else "line"
+            watch.error = str(error) if is_known else f"the {what} cannot be watched: {describe_exception(error)}"
             watch.hooks = ()
             self._remove_hooks()
 

@@ -147,23 +147,23 @@ class InstalledWatch:
             return
         _reporting.add(thread)
         try:
-            began, is_hit = self._clock(), False
+            began, may_hold = self._clock(), False
             next(self._evaluated)
             try:
-                is_hit = self._evaluate(frame, reached, find)
+                may_hold = self._evaluate(frame, reached, find)
             finally:
                 now = self._clock()
                 self._spent += now - began
                 self._next = self._budget.next_after(began, now) if not self.ended else math.inf
                 if now - began > TOO_LONG:
                     self.end(f"because one evaluation took {now - began:.1f} s")
-            if is_hit and self.question.is_holding:
+            if may_hold and self.question.is_holding:
                 self._hold(frame)
         finally:
             _reporting.discard(thread)
 
     def _evaluate(self, frame: FrameType, reached: int, find: Callable[[], str] | None) -> bool:
-        """Return whether there was a hit."""
+        """Return whether there was a hit without an exception, at which the thread may be held."""
         found = text = error = ""
         try:
             has_names = self._condition is not None or self._expression is not None
@@ -190,7 +190,7 @@ class InstalledWatch:
             next(self._missed)
         if number == limit:
             self.end(f"after {limit} {'hit' if limit == 1 else 'hits'}")
-        return True
+        return not error
 
     def _may_read(self, frame: FrameType) -> bool:
         """Return whether the local names of an optimizer's caller can be read; otherwise, the watch ends."""

@@ -25,6 +25,8 @@ LAST_SECONDS = 2.0
 GRADIENTS = "nan"
 """The place that stands for all steps of optimizers before which a gradient is not finite."""
 HOLD = "hold"
+ACTIONS = ("report", HOLD)
+"""What can happen at a hit."""
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>[1-9][0-9]{0,8})(?::[0-9]+)?", re.ASCII)
 """`train.py:88`, `C:\\src\\train.py:88`, and `train.py:88:5` as editors copy it."""
 
@@ -91,7 +93,7 @@ class Watch(Verb):
     hits: int = 0
     """Hits after which the watch ends in a process; 0 for one if ranks are held or gradients are watched, or else for
     no limit."""
-    then: str = "report"
+    then: str = ACTIONS[0]
     """What happens at a hit: `report`, or `hold` to also stop there and wait for a debugger."""
     lasts: float = 3600.0
     """Seconds after which the watch ends in a process."""
@@ -113,6 +115,8 @@ class Watch(Verb):
         from relay_core.agent_api import watch
 
         file, line = parse_place(self.place)
+        if self.then not in ACTIONS:
+            raise UsageError(f"invalid action: '{self.then}'", hint=f"use {' or '.join(ACTIONS)}")
         same = ("expression", "every", "lasts", "wait", "is_last", "ranks", "ports")
         return watch.Watch(
             id=self.watch_id,

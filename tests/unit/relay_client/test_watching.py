@@ -191,9 +191,10 @@ def test_gradients() -> None:
 
 
 def test_ranks_that_wait_for_a_debugger() -> None:
-    """For each rank that is held, the command that debugs it is named."""
+    """For each rank that is held, the command that debugs it is named; one whose expression raises is not held."""
     watching = Watching(PLACE)
-    hits = watching.received({"ranks": [entry(2, hit(1)), entry(None, hit(1), port=7000)]})
+    failed = entry(1, hit(1, "", error="NameError"))
+    hits = watching.received({"ranks": [failed, entry(2, hit(1)), entry(None, hit(1), port=7000)]})
     assert [
         "rank 2: waiting for a debugger: 'relay-client pdb 2', or F5 in the editor",
         "port 7000: waiting for a debugger: 'relay-client pdb --port 7000', or F5 in the editor",

@@ -42,6 +42,18 @@ def test_values_and_errors(watched: Watched) -> None:
     assert ["SystemExit: 4"] == client.texts("here", "Odd()", id="odd")
 
 
+def test_hold(watched: Watched) -> None:
+    """A hit holds the thread in the frame of the line; an expression that raises does not."""
+    train, client = watched(SOURCE)
+    held: list[int] = []
+    client.on_hold = lambda frame: held.append(frame.f_locals["loss"])
+    client.ask("here", "1 / (loss - 1)", is_holding=True)
+    train.step(1)
+    train.step(2)
+    assert ["ZeroDivisionError: division by zero", "1.0"] == client.texts("here", "1 / (loss - 1)")
+    assert [2] == held
+
+
 def test_condition_and_frequency(watched: Watched) -> None:
     """The first time that the condition is true is reported, and every n-th time after it."""
     train, client = watched(SOURCE)

@@ -112,6 +112,13 @@ def test_question(request_: Watch, gradients: bool, is_holding: bool, hits: int)
     assert (gradients, is_holding, hits) == (question.gradients, question.is_holding, question.hits)
 
 
+def test_unknown_action() -> None:
+    """What cannot happen at a hit is refused, with what can."""
+    with pytest.raises(UsageError, match="invalid action: 'stop'") as raised:
+        Watch("train.py:88", watch_id="w", then="stop").question()
+    assert "use report or hold" == raised.value.hint
+
+
 async def test_first_agent_with_hits(relay: LocalRelay, nodes: tuple[WatchedNode, WatchedNode]) -> None:
     """An answer does not wait for agents without hits; the others' next one acknowledges what has arrived."""
     first, second = nodes
