@@ -65,10 +65,11 @@ class Watch(Verb):
         "report values at a line, or NaN gradients",
         "Evaluates a Python expression in all ranks each time they reach a line, just before the line is executed, "
         "and prints its value; with 'nan', reports gradients that are not finite before they are applied. No rank is "
-        "stopped, and editors can stay attached; the expression is executed by the thread that has reached the line, "
-        "so whatever it changes is changed in the job. The watch ends with Ctrl-C, after --for or --hits, or when all "
-        "ranks have ended; then prints, on stderr, a table with how often each rank reached the line, and the cost. "
-        "Exits with status 17 if no rank can watch the line, or if no value was reported; an exception is none.",
+        "stopped without --then hold, and editors can stay attached; the expression is executed by the thread that has "
+        "reached the line, so whatever it changes is changed in the job. The watch ends with Ctrl-C, after --for or "
+        "--hits, or when all ranks have ended; then prints, on stderr, a table with how often each rank reached the "
+        "line, and the cost. Exits with status 17 if no rank can watch the line, or if no value was reported; an "
+        "exception is none.",
         {
             "place": "FILE:LINE, such as train.py:88; the file may have another directory on the nodes: relative to "
             "the current directory, it has the same path as on the nodes, or the end of that path. Or nan",
