@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception
-from relay_agent.stacks.in_process import held_frames, namespace_of, running_frames
+from relay_agent.stacks.in_process import held_frames, running_frames
+from relay_agent.stacks.local_names import local_names, namespace_of
 from relay_agent.stacks.stopped import stopped_threads
 from relay_agent.values.contents import fingerprint, in_full
 from relay_agent.values.deadline import Call, TooLate, call_within
 from relay_agent.values.plain import read_plain
 from relay_agent.values.presentation import short_repr
-from relay_agent.values.static_path import read_path
 from relay_agent.values.torch_state import NotRead, as_stopped_thread
-from relay_core.agent_api.evaluation import PATH_READER, PLAIN_READER, Evaluate, Value
+from relay_core.agent_api.evaluation import PLAIN_READER, Evaluate, Value
 from relay_core.agent_api.stacks import is_library
 
 MAIN = "__main__"
@@ -63,7 +63,7 @@ def find_places(expression: str) -> Iterator[Place]:
             return
     program = sys.modules.get(MAIN)
     known = dict(vars(program)) if program is not None else {}
-    missing = _names_in(expression) - {*known, *vars(builtins), PATH_READER, PLAIN_READER}
+    missing = _names_in(expression) - {*known, *vars(builtins), PLAIN_READER}
     count = 0
     for frame in running_frames(main) if missing and main is not None else ():
         if (names := _names_of(frame, missing)) is not None:
@@ -85,27 +85,17 @@ def _text(frame: FrameType, state: str = "") -> str:
 
 
 def _names_of(frame: FrameType, missing: set[str]) -> dict[str, Any] | None:
-    """Return the names that a running frame sees; None if it does not have the missing ones.
-
-    The variables of other frames are not read: before Python 3.13, reading the variables of a function keeps their
-    values in memory until it returns.
-    """
+    """Return the names that a running frame sees; None if it does not have the missing ones."""
     code = frame.f_code
     if not code.co_flags & inspect.CO_OPTIMIZED:  # a class or module
         names = {**frame.f_globals, **namespace_of(frame)}
     elif missing <= frame.f_globals.keys():
         names = {**frame.f_globals}
     elif missing <= {*code.co_varnames, *code.co_cellvars, *code.co_freevars, *frame.f_globals}:
-        names = {**frame.f_globals, **_variables(frame)}
+        names = {**frame.f_globals, **local_names(frame)}
     else:
         return None
     return names if missing <= names.keys() else None
-
-
-def _variables(frame: FrameType) -> dict[str, Any]:
-    with contextlib.suppress(KeyError, RuntimeError):  # the thread deletes a variable meanwhile
-        return {**frame.f_locals}
-    return {}
 
 
 _GLOBAL = (_symtable.GLOBAL_IMPLICIT, _symtable.GLOBAL_EXPLICIT)
@@ -139,7 +129,6 @@ MAX_RUNNING = 4
 
 MISSING = (AttributeError, LookupError, TypeError)
 """What a path raises where it does not exist: `self` may be another object in an outer frame."""
-_READERS = {PATH_READER: read_path, PLAIN_READER: read_plain}
 _PATH = (ast.Expression, ast.Name, ast.Load, ast.Attribute, ast.Subscript, ast.Constant)
 
 
@@ -208,11 +197,11 @@ def _further_out(request: Evaluate, places: Iterable[Place], tried: list[Place])
 
 
 def _is_path(expression: str) -> bool:
-    if expression.startswith(tuple(_READERS)):
+    if expression.startswith(PLAIN_READER):
         return True
     return all(isinstance(node, _PATH) for node in ast.walk(ast.parse(expression.strip(), mode="eval")))
 
 
 def _in_place(request: Evaluate, place: Place) -> Any:
     code = compile(request.expression.strip(), "<relay-client eval>", "eval")
-    return eval(code, {**place.names, **_READERS})  # noqa: S307 - what the request is for, with the rights of a debugger
+    return eval(code, {**place.names, PLAIN_READER: read_plain})  # noqa: S307 - what the request is for, with the rights of a debugger

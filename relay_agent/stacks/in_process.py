@@ -54,8 +54,7 @@ def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - its name
     it ends with the frame that raised the exception.
 
     Args:
-        locals: Also describe the local variables; this takes at most half a second, regardless of what their `__repr__`
-            does.
+        locals: Also capture the local variables, which takes at most half a second.
     """
     main, caller = threading.main_thread().ident, threading.get_ident()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
@@ -71,9 +70,9 @@ def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - its name
             break
     values: Iterator[Mapping[str, str]] = itertools.repeat({})
     if locals:
-        from relay_agent.stacks.local_values import describe_locals  # noqa: PLC0415 - needed for `locals` only
+        from relay_agent.stacks.capture import capture  # noqa: PLC0415 - needed for `locals` only
 
-        values = iter(describe_locals([frame for _, places in found for frame, _ in places]))
+        values = iter(capture(frame for _, places in found for frame, _ in places))
     from relay_agent.stacks.stopped import stopped_threads  # noqa: PLC0415 - few processes are asked
 
     stopped = stopped_threads()
@@ -155,12 +154,6 @@ def all_frames() -> Iterator[tuple[int, FrameType]]:
     for ident, top in sys._current_frames().items():  # noqa: SLF001 - its documented name
         for frame in with_callers(top):
             yield ident, frame
-
-
-def namespace_of(frame: FrameType) -> dict[str, Any]:
-    """Return a copy of the names of a module or class, without code of the job's own type of namespace."""
-    names = frame.f_locals
-    return dict(dict.items(names)) if issubclass(type(names), dict) else {}
 
 
 def with_callers(frame: FrameType | None) -> Iterator[FrameType]:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import sys
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from relay_agent.job.signal_handlers import is_of_signal
 from relay_agent.job.stderr import describe_exception
-from relay_agent.stacks.in_process import namespace_of, with_callers
+from relay_agent.stacks.in_process import with_callers
 from relay_agent.values.static_path import type_name
 from relay_core.errors import ConfigurationError
-
-OWN_REFERENCES = 3
-"""References to the dict of local names if only the frame and `local_names` have it."""
 
 
 class Expression(NamedTuple):
@@ -55,23 +51,6 @@ def _without_gradients() -> contextlib.AbstractContextManager[object]:
     """Return what keeps torch from saving tensors; activation checkpointing would find more in its first run."""
     no_grad: Any = getattr(sys.modules.get("torch"), "no_grad", contextlib.nullcontext)
     return no_grad()  # type: ignore[no-any-return] # a context manager
-
-
-def local_names(frame: FrameType) -> dict[str, Any]:
-    """Return a copy of the local names of a frame.
-
-    Before Python 3.13, a frame keeps the values that were read in this way until the names are read again, which would
-    keep the tensors of an earlier step in memory. So they are removed, unless somebody else has the same dict.
-    """
-    if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a module or class, whose own names these are
-        return namespace_of(frame)
-    names = frame.f_locals
-    copy = dict(names)
-    if sys.version_info < (3, 13) and frame.f_trace is None and sys.getrefcount(names) <= OWN_REFERENCES:
-        code = frame.f_code
-        for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):  # others were set by `exec`
-            names.pop(name, None)
-    return copy
 
 
 def failure(error: BaseException) -> str:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from relay_agent.push.loaded_code import all_functions, original_of
 from relay_agent.stacks.in_process import all_frames
+from relay_agent.stacks.local_names import keeper_of
 from relay_core.agent_api.stacks import OWN, is_library
 from relay_core.errors import ConfigurationError
 
@@ -110,15 +111,11 @@ def find_places(codes: Iterable[CodeType], line: int) -> list[Place]:
 
 
 def check_locals(codes: Iterable[CodeType]) -> None:
-    """Raise ConfigurationError if one of these functions keeps its local variables in a dict of its own.
-
-    Before Python 3.13, to read the variables is to change the dict that `locals()` has returned.
-    """
-    for code in codes if sys.version_info < (3, 13) else ():
-        used = {"locals", "vars"}.intersection(code.co_names)
-        if used and code.co_flags & inspect.CO_OPTIMIZED:
+    """Raise ConfigurationError if one of these functions may keep its local names in a dict of its own."""
+    for code in codes:
+        if keeper := keeper_of(code):
             raise ConfigurationError(
-                f"{code.co_name}() calls {min(used)}(), whose result a watch would change",
+                f"{code.co_name}() calls {keeper}(), whose result a watch would change",
                 hint="watch a line of another function, or use Python 3.13",
             )
 

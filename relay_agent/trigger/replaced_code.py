@@ -31,8 +31,8 @@ from relay_agent.push.loaded_code import (
     watched_codes,
 )
 from relay_agent.stacks.in_process import all_frames, with_callers
+from relay_agent.stacks.local_names import local_names
 from relay_agent.trigger.bytecode import with_calls
-from relay_agent.trigger.expression import local_names
 from relay_agent.trigger.places import Hook, with_inner
 
 TRACE_TIME = 0.5

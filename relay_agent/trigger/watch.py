@@ -22,7 +22,8 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from relay_agent.job.gevent_originals import threading, time
-from relay_agent.trigger.expression import Expression, failure, forget_evaluation, local_names
+from relay_agent.stacks.local_names import local_names
+from relay_agent.trigger.expression import Expression, failure, forget_evaluation
 from relay_agent.trigger.gradients import GradientHook
 from relay_agent.trigger.places import Hook, check_locals
 from relay_agent.values.presentation import short_repr

@@ -1,18 +1,38 @@
 """Copies a value into built-in types, so that showing or comparing the copy executes no code of the job.
 
 A `repr`, an iteration or a comparison executes methods of a class of the job. Here, containers are read with the
-methods of the built-in types, and tensors and arrays, which are shown by their libraries, are taken as they are.
+methods of the built-in types, an object is replaced by its class and its attributes, and tensors and arrays, which are
+shown by their libraries, are taken as they are.
+
+In a copy to be shown, secrets are replaced: texts that have the form of a secret, and all texts in a variable, an
+attribute or a key that is named like one.
 """
 
 from __future__ import annotations
 
+import enum
 import sys
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
+from types import FunctionType, ModuleType
 from typing import Any
 
-from relay_agent.values.presentation import ShownText
-from relay_agent.values.static_path import instance_table, module_tables, package_of, read_path, type_name
+from relay_agent.job.signal_handlers import is_of_signal
+from relay_agent.values.presentation import KINDS, Attributes, ShownText, describe_array, describe_module, find_kind
+from relay_agent.values.secrets import HIDDEN, is_secret, secrets_of_environment
+from relay_agent.values.static_path import (
+    attributes_of,
+    class_entry,
+    entry,
+    instance_table,
+    is_of_its_module,
+    module_tables,
+    package_of,
+    read_path,
+    type_name,
+)
+from relay_core.agent_api.stacks import is_library
 
 MAX_PARTS = 100_000
 """Maximum number of parts of a value that is copied completely."""
@@ -23,92 +43,192 @@ MODULE_TABLES = 3
 """Number of tables of a `torch.nn.Module`."""
 MAX_NAMES = 30
 """Maximum number of attributes that are named in place of an object."""
+MAX_TEXT = 2000
+"""Maximum number of characters of a text that is shown; twice as many are searched for secrets, which may cross it."""
 _ATTEMPTS = 3
 """Copies of a container that the job changes meanwhile."""
-_SCALARS = (bool, int, float, complex, str, bytes, type(None), type(...), range)
+_SCALARS = frozenset(map(id, (bool, int, float, complex, type(None), type(...), range)))
+"""The ids of classes, because to compare a class is to call its metaclass."""
 _ARRAYS = frozenset({("torch", "Tensor"), ("torch", "Parameter"), ("numpy", "ndarray"), ("numpy", "generic")})
+_LIBRARIES = frozenset(package for package, _ in KINDS)
 _CONSTANTS = frozenset({("torch", "dtype"), ("torch", "device")})
-_CONVERSIONS = ((str, str.__str__), (int, int.__index__), (float, float.__float__))
+_WITH_REPR = {"datetime": {"date", "timedelta"}, "decimal": {"Decimal"}, "pathlib": {"PosixPath", "PurePosixPath"}}
+"""Classes of the standard library, by package, whose `repr` executes no other code."""
+_CONVERSIONS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (bytes, lambda value: bytes.__getitem__(value, slice(None))),
+    (int, int.__index__),
+    (float, float.__float__),
+)
 
 
-def read_plain(width: int | None, value: Any, *steps: tuple[str, Any]) -> Any:
+def read_plain(width: int | None, name: str, value: Any, *steps: tuple[str, Any]) -> Any:
     """Return a copy of the value to which a path leads.
 
     Args:
-        width: Maximum number of elements that are copied from each container. Objects without a copy are replaced by a
-            description. None to copy everything, for a comparison.
-        value: Where the path begins.
+        width: Maximum number of elements that are copied from each container. None to copy everything, for a
+            comparison, which has no attributes and hides no secrets.
+        name: The variable with which the path begins.
+        value: The variable's value.
         steps: As for `read_path`.
 
     Raises:
         LookupError: there is no such attribute or element, or the value is too large for a comparison.
         TypeError: reading or copying it would execute code.
     """
-    return _Copy(width).of(read_path(value, *steps), 0)
+    names = [name, *(key for _, key in steps if type(key) is str)]
+    return Copy(width, secrets_of_environment()).of(read_path(value, *steps), 0, ".".join(names))
 
 
-class _Copy:
-    def __init__(self, width: int | None) -> None:
+class Copy:
+    """Makes copies, whose limits apply to all of them together.
+
+    Args:
+        width: As in `read_plain`.
+        secrets: Texts that are secrets, too.
+        max_parts: Maximum number of parts that are copied of a value that is shown, whose arrays are then described;
+            None for `MAX_SHOWN` and arrays as they are.
+    """
+
+    def __init__(self, width: int | None, secrets: Collection[str] = (), *, max_parts: int | None = None) -> None:
         self._width = width
-        self._limits = (MAX_PARTS, MAX_DEPTH) if width is None else (MAX_SHOWN, SHOWN_DEPTH)
+        self._secrets = secrets
+        self._with_arrays = max_parts is None
+        self._limits = (MAX_PARTS, MAX_DEPTH) if width is None else (max_parts or MAX_SHOWN, SHOWN_DEPTH)
         self._parts = 0
 
-    def of(self, value: Any, depth: int) -> Any:
+    def of(self, value: Any, depth: int, name: str = "") -> Any:
+        """Return a copy of a value.
+
+        Args:
+            value: The value.
+            depth: In how many other values it is.
+            name: The variables, attributes and keys that it is in.
+        """
         self._parts += 1
         kind = type(value)
-        if any(kind is each for each in _SCALARS) or _is_array(value):  # `in` would call a metaclass's __eq__
+        if id(kind) in _SCALARS:
             return value
+        if self._width is not None and issubclass(kind, enum.Enum):
+            return ShownText(f"{type_name(kind)}.{_text_in(instance_table(value), '_name_')}")
         for base, convert in _CONVERSIONS:
             if issubclass(kind, base):
-                return convert(value)
+                return self._of_text(convert(value), name)
+        if _is_array(value):
+            described = None if self._with_arrays else find_kind(kind)
+            return ShownText(KINDS[described](value)) if described else value
         if self._parts > self._limits[0] or depth > self._limits[1]:
             if self._width is None:
                 raise LookupError("the value has too many parts; choose one of them")
             return ShownText("...")
-        return self._of_container(value, kind, depth + 1)
+        return self._of_container(value, kind, depth + 1, name)
 
-    def _of_container(self, value: Any, kind: type, depth: int) -> Any:
+    def _of_text(self, value: Any, name: str) -> Any:
+        """Return a text or bytes, or what is shown instead; a number as it is."""
+        if self._width is None or not issubclass(type(value), (str, bytes)):
+            return value
+        searched = value[: 2 * MAX_TEXT]
+        text = searched if type(value) is str else searched.decode("latin-1")
+        if text and (is_secret(name, text) or any(secret in text for secret in self._secrets)):
+            return ShownText(HIDDEN)
+        return value[:MAX_TEXT]
+
+    def _of_container(self, value: Any, kind: type, depth: int, name: str) -> Any:
         if issubclass(kind, dict):
-            return self._of_dict(value, depth)
-        for base in (list, tuple, set, frozenset):
+            return self._of_dict(value, depth, name)
+        fields = class_entry(kind, "_fields") if self._width is not None and issubclass(kind, tuple) else None
+        if type(fields) is tuple and all(type(each) is str for each in fields):  # a named tuple
+            return self._of_attributes(kind, zip(fields, tuple.__iter__(value), strict=False), depth, name)
+        for base in (list, tuple, set, frozenset, deque):
             if issubclass(kind, base):
-                return base(self.of(part, depth) for part in self._first(base.__iter__, value))
+                return base(self.of(part, depth, name) for part in self._first(base.__iter__, value))
         tables = module_tables(value)
-        if len(tables) == MODULE_TABLES:
-            return {name: part for table in tables for name, part in self._of_dict(table, depth).items()}
-        return self._described(value, kind)
+        if len(tables) == MODULE_TABLES and (self._width is None or depth == 1):
+            return {key: part for table in tables for key, part in self._of_dict(table, depth, name).items()}
+        if self._width is None:
+            names = ", ".join([each for each, _ in islice(attributes_of(value), MAX_NAMES)])
+            hint = f"; compare one of its attributes: {names}" if names else ""
+            raise TypeError(f"comparing an object of class {type_name(kind)} would execute code{hint}")
+        return self._of_object(value, kind, depth, name)
 
-    def _of_dict(self, value: dict[Any, Any], depth: int) -> dict[Any, Any]:
-        return {self.of(key, depth): self.of(part, depth) for key, part in self._first(dict.items, value)}
+    def _of_dict(self, value: dict[Any, Any], depth: int, name: str) -> dict[Any, Any]:
+        return {
+            self.of(key, depth): self.of(part, depth, f"{name}.{key}" if type(key) is str else name)
+            for key, part in self._first(dict.items, value)
+        }
 
     def _first(self, iterate: Any, value: Any) -> list[Any]:
         """Return the elements that are copied; the job may add and remove some of them meanwhile."""
         for _ in range(_ATTEMPTS):
             try:
                 return list(islice(iterate(value), MAX_PARTS + 1 if self._width is None else self._width))
-            except RuntimeError:
-                continue
+            except RuntimeError as error:
+                if is_of_signal(error):
+                    raise
         raise LookupError("the job is changing the value")
 
-    def _described(self, value: Any, kind: type) -> ShownText:
-        table: Iterable[Any] = () if issubclass(kind, type) else self._first(dict.__iter__, instance_table(value))
-        names = ", ".join([name for name in table if type(name) is str][:MAX_NAMES])
-        if self._width is None:
-            hint = f"; compare one of its attributes: {names}" if names else ""
-            raise TypeError(f"comparing an object of class {type_name(kind)} would execute code{hint}")
-        return ShownText(f"<{type_name(kind)} object{f' with {names}' if names else ''}>")
+    def _of_object(self, value: Any, kind: type, depth: int, name: str) -> Any:
+        """Return what shows an object by its class and its attributes, or as its library does."""
+        if text := _own_text(value, kind):
+            return ShownText(text)
+        arguments = vars(BaseException)["args"].__get__(value) if issubclass(kind, BaseException) else ()
+        return self._of_attributes(kind, [*(("", each) for each in arguments), *attributes_of(value)], depth, name)
+
+    def _of_attributes(self, kind: type, entries: Iterable[tuple[str, Any]], depth: int, name: str) -> Attributes:
+        known = sorted(entries, key=lambda each: each[0].startswith("_"))
+        first = [(key, self.of(value, depth, f"{name}.{key}")) for key, value in known[: self._width]]
+        more = [("", ShownText("..."))] if len(known) > len(first) else []
+        return Attributes(type_name(kind), [*first, *more])
 
 
 def _is_array(value: Any) -> bool:
     """Return whether a value is shown by its library alone: a tensor or array of numbers."""
     package = package_of(type(value))
-    if package not in {"torch", "numpy"} or not _is_of_its_module(type(value)):
+    if package not in {"torch", "numpy"} or not is_of_its_module(type(value)):
         return False
     names = {(package, type_name(base)) for base in type.__dict__["__mro__"].__get__(type(value))}
     return bool(names & _CONSTANTS) or (bool(names & _ARRAYS) and not getattr(value.dtype, "hasobject", False))
 
 
-def _is_of_its_module(kind: type) -> bool:
-    """Return whether a class is what its module contains under its name; any class can state another module."""
-    module = sys.modules.get(vars(type)["__module__"].__get__(kind))
-    return module is not None and vars(module).get(type_name(kind)) is kind
+def _own_text(value: Any, kind: type) -> str:
+    """Return the text of what is not shown by its attributes; "" for other objects."""
+    text = ""
+    if issubclass(kind, type):
+        text = f"<class {type_name(value)}>"
+    elif kind is FunctionType:
+        text = f"<function {value.__code__.co_name}>"
+    elif kind is ModuleType:
+        text = f"<module {_text_in(instance_table(value), '__name__')}>"
+    elif len(module_tables(value)) == MODULE_TABLES:
+        is_training = entry(instance_table(value), "training") is True
+        text = describe_module(type_name(kind), _parameters_of(value), is_training=is_training)
+    elif is_of_its_module(kind):
+        if type_name(kind) in _WITH_REPR.get(package_of(kind), ()):
+            text = repr(value)
+        elif package_of(kind) in _LIBRARIES and (found := find_kind(kind)):
+            text = KINDS[found](value)
+        elif is_library(_file_of(kind)) and all(class_entry(kind, name) is not None for name in ("shape", "dtype")):
+            text = describe_array(value)  # of a library that is not in `KINDS`
+    return text
+
+
+def _file_of(kind: type) -> str:
+    return _text_in(vars(sys.modules[vars(type)["__module__"].__get__(kind)]), "__file__")
+
+
+def _text_in(table: dict[Any, Any], key: str) -> str:
+    found = entry(table, key)
+    return found if type(found) is str else "?"
+
+
+def _parameters_of(module: Any) -> Iterator[Any]:
+    """Yield the parameters of a `torch.nn.Module` and of those in it, each once."""
+    pending, seen = [module], {id(module)}
+    while pending:
+        tables = module_tables(pending.pop())
+        if len(tables) == MODULE_TABLES:
+            parameters, _, modules = (list(dict.values(table)) for table in tables)
+            new = {id(each): each for each in (*parameters, *modules) if id(each) not in seen}
+            seen |= new.keys()
+            yield from (each for each in new.values() if package_of(type(each)) == "torch" and _is_array(each))
+            pending += new.values()

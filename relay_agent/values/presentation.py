@@ -6,7 +6,7 @@ import itertools
 import math
 import reprlib
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from relay_agent.job.signal_handlers import is_of_signal
@@ -78,17 +78,21 @@ def _uninitialized(value: Any) -> str:
 
 
 def _module(value: Any) -> str:
+    return describe_module(type(value).__name__, value.parameters(), is_training=value.training)
+
+
+def describe_module(name: str, parameters: Iterable[Any], *, is_training: bool) -> str:
     """Return, for example, `ResNet 11,689,512 parameters float32 cuda:0 training`."""
-    number, first, is_complete = count_parameters(value)
+    number, first, is_complete = _count_elements(parameters)
     what = f"{number:,}{'' if is_complete else '+'} parameters"
     place = f"{_short(first.dtype)} {first.device}" if first is not None else ""
-    return _joined([type(value).__name__, what, place, "training" if value.training else "eval"])
+    return _joined([name, what, place, "training" if is_training else "eval"])
 
 
-def count_parameters(module: Any) -> tuple[int, Any, bool]:
-    """Return the number of elements in a module's parameters, the first one, and whether all of them were counted."""
+def _count_elements(parameters: Iterable[Any]) -> tuple[int, Any, bool]:
+    """Return the number of elements in parameters, the first one, and whether all of them were counted."""
     number, first, is_complete = 0, None, True
-    for index, parameter in enumerate(module.parameters()):
+    for index, parameter in enumerate(parameters):
         if index == MAX_PARAMETERS:
             return number, first, False
         first = parameter if first is None else first
@@ -129,7 +133,7 @@ def _counted(number: int, noun: str) -> str:
 def _column(value: Any) -> str:
     """Return, for example, `Series[1,000] float64 'price'`."""
     name = getattr(value, "name", None)
-    shown = repr(name)[:MAX_NAME] if isinstance(name, str) and name else ""
+    shown = repr(name)[:MAX_NAME] if type(name) is str and name else ""
     dtype = getattr(value, "dtype", "")
     return _joined([f"{type(value).__name__}[{len(value):,}]", _short(dtype), shown])
 
@@ -247,6 +251,19 @@ class ShownText:
         return self._text
 
 
+class Attributes:
+    """An object in a copy that is shown without its own code.
+
+    Args:
+        name: The name of its class.
+        entries: Copies of its attributes, by name; "" for one that is shown without its name.
+    """
+
+    def __init__(self, name: str, entries: Sequence[tuple[str, Any]]) -> None:
+        self.name = name
+        self.entries = entries
+
+
 # Values as text of limited length, with tensors, arrays and tables described by type and shape.
 
 MAX_ASKED = 2000
@@ -282,6 +299,8 @@ class ShortRepr(reprlib.Repr):
         """Return the text of an object that is not of a built-in type."""
         kind: Any = type(x)
         try:
+            if kind is Attributes:
+                return self._attributes(x, level)
             presenter = find_presenter(kind)
             if presenter is not None and not (self._shows_few and has_few_elements(x)):
                 return presenter.present(x)
@@ -294,6 +313,16 @@ class ShortRepr(reprlib.Repr):
             if is_of_signal(error):
                 raise
             return f"<{type_name(kind)} instance at {id(x):#x}>"
+
+    def _attributes(self, x: Attributes, level: int) -> str:
+        if not x.entries:
+            return f"<{x.name} object>"
+        if level <= 0:
+            return f"{x.name}(...)"
+        shown = (
+            f"{name}={text}" if name else text for name, text in ((n, self.repr1(v, level - 1)) for n, v in x.entries)
+        )
+        return f"{x.name}({', '.join(shown)})"
 
     def repr_int(self, x: int, level: int) -> str:
         """Return the text of an integer; a large one is in hexadecimal digits, which are quick and always allowed."""

@@ -8,8 +8,10 @@ dictionaries are searched entry by entry.
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 _C_TYPES = frozenset({"builtins", "numpy", "torch"})
@@ -119,6 +121,28 @@ def _in_class(kind: type, name: str) -> Any:
     return next((found for found in tables if found is not _MISSING), _MISSING)
 
 
+def class_entry(kind: type, name: str) -> Any:
+    """Return what a class or its bases contain under a name; None if there is nothing."""
+    found = _in_class(kind, name)
+    return None if found is _MISSING else found
+
+
+def is_of_its_module(kind: type) -> bool:
+    """Return whether a class is what its module contains under its name; any class can state another module."""
+    module = sys.modules.get(_module(kind))
+    return module is not None and vars(module).get(type_name(kind)) is kind
+
+
+def attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of the attributes that an object has in its `__dict__` and in slots."""
+    yield from ((name, found) for name, found in list(dict.items(instance_table(value))) if type(name) is str)
+    for base in _mro(type(value)) if package_of(type(value)) != "builtins" else ():  # a frame has a dozen slots
+        for name, found in list(_namespace(base).items()):
+            if type(found) is types.MemberDescriptorType and type(name) is str and name[:2] != "__":
+                with contextlib.suppress(AttributeError):  # the slot is empty
+                    yield name, found.__get__(value)
+
+
 def _has(value: Any, name: str) -> bool:
     return _in_class(type(value), name) is not _MISSING
 
@@ -134,6 +158,12 @@ def instance_table(value: Any) -> dict[Any, Any]:
     except (AttributeError, TypeError):  # the descriptor belongs to another class
         return {}
     return table if issubclass(type(table), dict) else {}
+
+
+def entry(table: dict[Any, Any], key: str) -> Any:
+    """Return the value of a key; None if there is none."""
+    found = _find(table, key)
+    return None if found is _MISSING else found
 
 
 def _find(table: dict[Any, Any] | types.MappingProxyType[str, Any], key: str | int) -> Any:

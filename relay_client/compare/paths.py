@@ -22,7 +22,8 @@ Steps = list[tuple[str, object]]
 def as_plain_read(expression: str, *, completely: bool) -> str:
     """Return the expression that copies the value of a path into built-in types, without executing the job's code.
 
-    It is a call of `relay_agent.values.plain`. A job whose relay_agent does not define that name answers with an error.
+    It is a call of `relay_agent.values.plain.read_plain`, by a name that the agent defines, because an import would
+    call the job's `__import__` if the job has one.
 
     Args:
         expression: The path.
@@ -33,7 +34,7 @@ def as_plain_read(expression: str, *, completely: bool) -> str:
     """
     name, steps = parse_path(expression)
     width = None if completely else SHOWN
-    return f"{PLAIN_READER}({', '.join([repr(width), name, *map(repr, steps)])})"
+    return f"{PLAIN_READER}({', '.join([repr(width), repr(name), name, *map(repr, steps)])})"
 
 
 def parse_path(expression: str) -> tuple[str, Steps]:

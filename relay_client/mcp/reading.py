@@ -9,7 +9,7 @@ from typing import Any
 from relay_client.agents.roster import absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import undefined_name
-from relay_client.compare.paths import parse_path
+from relay_client.compare.paths import as_plain_read
 from relay_client.hang.examine import examine_once
 from relay_client.hang.reports import RankReport
 from relay_client.ranks.record import Target
@@ -22,38 +22,31 @@ from relay_client.verbs.stacks import Stacks
 from relay_client.verbs.values import Diff, Evaluate
 from relay_client.verbs.verb import Session, Verb
 from relay_core.agent_api.announcement import State
-from relay_core.agent_api.evaluation import PATH_READER
 from relay_core.errors import NoListener, RelayDebugError, UsageError
 from relay_core.foreign import escape_controls
 from relay_core.records import encode
 
 # The expressions permitted without `--allow-control`: paths (`relay_client.compare.paths`); sans-IO.
-#
-# Attribute access also executes code if it reaches a property or a `__getattr__`. A path is therefore not evaluated as
-# it is, but read by `relay_agent.values.static_path` in the job, which refuses properties and `__getattr__`. It is
-# called by a name that the agent defines, because an import would call the job's `__import__` if the job has one. In a
-# job whose relay_agent does not define that name, only single names can be evaluated.
 
 
 class ControlRefused(RelayDebugError):
     """The call requires `--allow-control`, or the rank cannot be controlled at the moment."""
 
 
-def as_static_read(expression: str) -> str:
-    """Return the expression that reads a path in the job without executing the job's code.
+def as_read(expression: str, *, completely: bool) -> str:
+    """Return the expression of `as_plain_read`.
 
     Raises:
         ControlRefused: the expression is not a path.
     """
     try:
-        name, steps = parse_path(expression)
+        return as_plain_read(expression, completely=completely)
     except UsageError as error:
         raise ControlRefused(
             error.sentence,
             hint=f"{error.hint}; to permit other expressions, the user must start 'relay-client mcp' with "
             "--allow-control",
         ) from None
-    return f"{PATH_READER}({', '.join([name, *map(repr, steps)])})" if steps else name
 
 
 Items = list[dict[str, Any]]
@@ -136,7 +129,7 @@ class Reading:
     async def evaluate(self, expression: str, ranks: str, seconds: float, verb: type[Evaluate] = Evaluate) -> Items:
         """Return the value of an expression, with equal values grouped."""
         chosen_ranks(ranks)
-        evaluated = expression if self.allow_code else as_static_read(expression)
+        evaluated = expression if self.allow_code else as_read(expression, completely=verb is Diff)
         groups = await self._perform(verb(evaluated, ranks.strip(), seconds=seconds), "groups")
         return _named_by_rank(_with_hints(groups))
 

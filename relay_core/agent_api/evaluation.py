@@ -27,10 +27,9 @@ MAX_SHOWN = 16 * 1024
 """Maximum number of characters in the text of a value; processes send at most 2,000."""
 MAX_PARTS = 24
 """Maximum number of checksums in one response: a gigabyte of four-byte elements is searched in seven steps."""
-PATH_READER = "__relay_debug_read_path__"
-"""Under this name, an expression sees the agent's function that reads a path without executing the job's code."""
 PLAIN_READER = "__relay_debug_read_plain__"
-"""The same for a function that also copies the value into built-in types, to show it without executing code."""
+"""Under this name, an expression sees the agent's function that reads a path, and copies the value into built-in types,
+without executing the job's code."""
 PART_DIGITS = 6
 """Number of hexadecimal digits in the checksum of a part. Few digits are enough, because the next step confirms which
 part differs."""

@@ -48,7 +48,6 @@ COVERED_BY = {
     "tests/unit/relay_agent/debugpy_internals/test_feature.py": "relay_agent/debugpy_internals/ table",
     "tests/unit/relay_agent/test_api.py": "relay_agent/debuggee/ process",
     "tests/unit/relay_agent/node/in_job/test_client.py": "relay_agent/node/in_agent/ server",
-    "tests/unit/relay_agent/stacks/test_in_process.py": "relay_agent/stacks/ local_values",
     "tests/e2e/test_hang.py": "relay_client/cli/inspection/ hang relay_client/verbs/ hang",
     "tests/e2e/test_demo.py": "relay_client/demo/ environment run walkthrough relay_client/cli/ demo",
     "tests/e2e/test_doctor_commands.py": "relay_client/cli/ doctor",

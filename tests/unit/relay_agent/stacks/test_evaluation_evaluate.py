@@ -9,11 +9,13 @@ import pytest
 
 from relay_agent.stacks import evaluation as module
 from relay_agent.stacks.evaluation import MAX_RUNNING, start_evaluation
-from relay_core.agent_api.evaluation import PATH_READER, Evaluate, Selection, Value
+from relay_core.agent_api.evaluation import PLAIN_READER, Evaluate, Selection, Value
 from tests.support.jobs.helper_threads import no_thread_left
 from tests.support.machine.deadline import DEADLINE
 
 __all__ = ["no_thread_left"]
+
+READ_SELF = f"{PLAIN_READER}(9, 'self', self"
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +89,7 @@ class Inner:
         factor = 2
         value = value_of(request)
         assert factor == 2
-        assert self.reads == 0 or PATH_READER not in request.expression
+        assert self.reads == 0 or PLAIN_READER not in request.expression
         return value
 
 
@@ -97,8 +99,12 @@ class Inner:
         ("[n * factor for n in (1, 2)]", "[2, 4]", "step"),
         ("factor + numbers[1]", "4", "step"),
         ("self.parts['sampler'][1]", "4", "fit"),
-        (f"{PATH_READER}(self, ('attribute', 'parts'), ('element', 'sampler'))", "[3, 4]", "fit"),
-        (f"{PATH_READER}(self, ('attribute', '__dict__'), ('element', 'parts'))", "{'sampler': [3, 4]}", "fit"),
+        (f"{PLAIN_READER}(9, 'self', self, ('attribute', 'parts'), ('element', 'sampler'))", "[3, 4]", "fit"),
+        (
+            f"{PLAIN_READER}(9, 'self', self, ('attribute', '__dict__'), ('element', 'parts'))",
+            "{'sampler': [3, 4]}",
+            "fit",
+        ),
     ],
 )
 def test_variables_of_a_running_function(program: threading.Event, expression: str, text: str, function: str):
@@ -125,7 +131,7 @@ def test_slow_expression(program: threading.Event):
 def test_path(program: threading.Event, monkeypatch: pytest.MonkeyPatch):
     """A path is read without calling the `__import__` that the job has defined."""
     monkeypatch.setattr(sys.modules["__main__"], "__import__", pytest.fail, raising=False)
-    assert "2" == value_of(Evaluate(f"{PATH_READER}(numbers, ('element', 1))", seconds=30)).text
+    assert "2" == value_of(Evaluate(f"{PLAIN_READER}(9, 'numbers', numbers, ('element', 1))", seconds=30)).text
 
 
 def test_comparison(program: threading.Event):

@@ -1,15 +1,14 @@
-"""Facts about what a process reports of its own threads, and of its variables."""
+"""Facts about what a process reports of its own threads."""
 
 import json
 import signal
 import stat
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from relay_agent.stacks import in_process, local_values
+from relay_agent.stacks import in_process
 from relay_core.agent_api.stacks import ThreadStack
 from relay_core.records import encode, parse
 from tests.support.jobs.processes import run_job
@@ -97,91 +96,11 @@ def test_helper_threads_are_left_out(monkeypatch, parked):
     assert [thread.name for thread in in_helper()] == ["MainThread"]
 
 
-def test_variables_are_described(parked):
+def test_variables_are_captured(parked):
     """With `locals` each frame has its variables as text."""
     assert frame_of(in_helper(locals=True), "waiting_room").locals["number"] == "7"
     assert frame_of(in_helper(locals=True), "waiting_room").locals["label"] == "'blue'"
     assert frame_of(in_helper(), "waiting_room").locals == {}
-
-
-class Rude:
-    def __repr__(self):
-        raise RuntimeError("no")
-
-
-class Array:
-    shape, dtype, device = (2, 3), "float32", "cuda:1"
-
-    def __repr__(self):
-        raise AssertionError("the repr of an array may wait for a GPU")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ([1, 2], "[1, 2]"),
-        (Rude(), "<Rude instance at "),
-        (Array(), "Array[2, 3] float32 cuda:1"),
-        ([Array()], "[Array[2, 3] float32 cuda:1]"),
-        ("x" * 10_000, "'xxxx"),
-        (list(range(10**6)), "[0, 1, 2, 3, 4, 5, ...]"),
-        (10**5000, ""),
-    ],
-    ids=["list", "rude", "array", "array in a list", "long text", "long list", "long number"],
-)
-def test_short_texts(value, text):
-    """A text is short, whatever the value is; a repr that raises is named, and an array's is not called."""
-    found = local_values.describe(value)
-    assert found.startswith(text)
-    assert len(found) <= local_values.MAX_TEXT
-
-
-def test_module_level_shows_variables_only():
-    """At module level, modules, functions, classes and dunder names are not variables."""
-    namespace = {
-        "sys": sys,
-        "stacks": in_process,
-        "collect": in_process.collect,
-        "Rude": Rude,
-        "epoch": 3,
-        "look": in_helper,
-    }
-    exec(compile("import threading\nseen = look(locals=True)", "<a module>", "exec"), namespace)
-    frame = next(frame for frame in namespace["seen"][0].frames if frame.file == "<a module>")
-    assert frame.locals == {"epoch": "3"}
-
-
-def test_repr_that_never_returns(monkeypatch):
-    """A repr that does not return costs its own value and what comes after, and the next request does not try again."""
-    monkeypatch.setattr(local_values, "BUDGET", 0.2)
-    leave = threading.Event()
-
-    class Endless:
-        def __repr__(self):
-            leave.wait(DEADLINE)
-            return "late"
-
-    def look(value, after=5):
-        return frame_of(in_helper(locals=True), "look").locals
-
-    try:
-        assert look(Endless()) == dict.fromkeys(("value", "after"), local_values.NOT_IN_TIME)
-        assert look(1) == dict.fromkeys(("value", "after"), local_values.STILL_STUCK)
-    finally:
-        leave.set()
-        assert local_values._late[0].finished.acquire(timeout=DEADLINE)
-    assert look(1) == {"value": "1", "after": "5"}
-
-
-def test_many_values_are_cut(monkeypatch):
-    """All texts together are bounded; the innermost frames have them first."""
-    monkeypatch.setattr(local_values, "MAX_TOTAL", 10)
-
-    def look(first="x" * 20, second=2):
-        return frame_of(in_helper(locals=True), "look").locals
-
-    seen = look()
-    assert seen["second"] == local_values.TOO_MUCH or seen["first"] == local_values.TOO_MUCH
 
 
 async def test_signal_is_free(tmp_path):
@@ -322,6 +241,6 @@ async def test_light_to_import():
     """A job that is not asked imports neither asyncio nor what describes values."""
     code = """
         from relay_agent.stacks import in_process
-        print([name for name in ("asyncio", "debugpy", "relay_agent.stacks.local_values") if name in sys.modules])
+        print([name for name in ("asyncio", "debugpy", "relay_agent.stacks.capture") if name in sys.modules])
     """
     assert await run_job(code) == (0, ["[]"], "")

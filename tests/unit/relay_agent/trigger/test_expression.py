@@ -3,13 +3,13 @@
 import functools
 import signal
 import sys
-import weakref
 from collections.abc import Callable
 from types import FrameType
 
 import pytest
 
-from relay_agent.trigger.expression import Expression, failure, local_names
+from relay_agent.stacks.local_names import local_names
+from relay_agent.trigger.expression import Expression, failure
 from relay_core.errors import ConfigurationError
 
 
@@ -33,34 +33,6 @@ def test_invalid_expression() -> None:
     assert Expression.of(" ") is None
     with pytest.raises(ConfigurationError, match=r"invalid expression 'x =': SyntaxError"):
         Expression.of("x =")
-
-
-def test_local_values_are_not_kept() -> None:
-    """A frame whose names were read keeps no value that its function has deleted."""
-
-    class Tensor: ...
-
-    tensor = Tensor()
-    reference = weakref.ref(tensor)
-    assert "tensor" in local_names(sys._getframe())
-    del tensor
-    assert reference() is None
-
-
-def test_dict_of_the_job_is_not_emptied() -> None:
-    """If the job has called `locals`, its dict keeps the names."""
-    value = 1
-    kept = locals()
-    local_names(sys._getframe())
-    assert value == kept["value"]
-
-
-def test_names_of_exec_are_kept() -> None:
-    """Names that exist only in the dict of a frame, because `exec` has assigned them, remain there."""
-    exec("extra = 5")
-    before = "extra" in sys._getframe().f_locals
-    local_names(sys._getframe())
-    assert before == ("extra" in sys._getframe().f_locals)
 
 
 def test_exceptions() -> None:

@@ -88,27 +88,27 @@ SHOWN = [
     ({"a": (1, 2.5, None, b"x", ...)}, "{'a': (1, 2.5, None, b'x', Ellipsis)}"),
     (TrapDict(a=TrapList([1, TrapText("<b>")])), "{'a': [1, '<b>']}"),
     (OrderedDict(defaultdict(list, a=[TrapNumber(3)])), "{'a': [3]}"),
-    ([TrapSet({1}), frozenset({2}), Color.RED, Point(1, "y")], "[{1}, frozenset({2}), 1, (1, 'y')]"),
-    ([Trap(), Trap, len], "[<Trap object with step>, <type object>, <builtin_function_or_method object>]"),
+    ([TrapSet({1}), frozenset({2}), Color.RED, Point(1, "y")], "[{1}, frozenset({2}), Color.RED, Point(x=1, y='y')]"),
+    ([Trap(), Trap, len], "[Trap(step=3), <class Trap>, <builtin_function_or_method object>]"),
     ([np.float32(1.5), np.zeros(2)], "[np.float32(1.5), array([0., 0.])]"),
-    (np.array([Trap()]), "<ndarray object>"),
+    (np.array([Trap()]), "ndarray[1] object"),
     (np.zeros(2).view(np.ndarray), "array([0., 0.])"),
-    (Module(layer=Module()), "{'layer': {'weight': array([1., 1.])}, 'weight': array([1., 1.])}"),
+    (Module(layer=Module()), "{'layer': Module 0 parameters eval, 'weight': array([1., 1.])}"),
     ([[[[[[1]]]]]], "[[[[...]]]]"),
-    ({Trap(): 1}, "{<Trap object with step>: 1}"),
+    ({Trap(): 1}, "{Trap(step=3): 1}"),
 ]
 
 
 @pytest.mark.parametrize(("value", "text"), SHOWN, ids=[text for _, text in SHOWN])
 def test_shown(value: object, text: str):
     """A value is shown without a method of the job, and an object of the job by its class and attributes."""
-    assert text == short_repr(read_plain(101, value))
+    assert text == short_repr(read_plain(101, "x", value))
 
 
 def test_array_of_the_job():
     """An array of a class of the job is described, because its class may change how it is shown."""
     TrapArray.__array_finalize__ = lambda *_arguments: None  # type: ignore[method-assign]  # else numpy cannot make one
-    assert "<TrapArray object>" == short_repr(read_plain(101, np.zeros(2).view(TrapArray)))
+    assert "<TrapArray object>" == short_repr(read_plain(101, "x", np.zeros(2).view(TrapArray)))
 
 
 @pytest.mark.parametrize("base", [object, np.ndarray])
@@ -117,26 +117,26 @@ def test_class_that_claims_to_be_of_a_library(base: type):
     members = {"__module__": "numpy", "__repr__": trap("repr"), "dtype": property(trap("dtype"))}
     kind = type("ndarray", (base,), members)
     value = kind(3) if base is np.ndarray else kind()
-    assert repr(read_plain(4, value)).startswith("<ndarray object")
+    assert "<ndarray object>" == short_repr(read_plain(4, "x", value))
 
 
 def test_methods_of_a_metaclass():
     """Neither an object's class nor the class of its class's `__dict__` is compared or hashed."""
-    assert "<TrapClass object with step>" == short_repr(read_plain(101, TrapClass()))
+    assert "TrapClass(step=3)" == short_repr(read_plain(101, "x", TrapClass()))
     hidden = type("Hidden", (), {"__dict__": TrapClass()})
-    assert "<Hidden object>" == short_repr(read_plain(101, hidden()))
+    assert "<Hidden object>" == short_repr(read_plain(101, "x", hidden()))
 
 
 def test_steps():
     """The path is read first."""
-    assert [1] == read_plain(101, TrapDict(a=TrapList([[1]])), ("element", "a"), ("element", 0))
+    assert [1] == read_plain(101, "x", TrapDict(a=TrapList([[1]])), ("element", "a"), ("element", 0))
 
 
 def test_width(monkeypatch: pytest.MonkeyPatch):
     """Only so many elements of a container are copied, and only so many in all."""
-    assert [[0, 1], [0, 1]] == read_plain(2, [range_list(5)] * 3)
+    assert [[0, 1], [0, 1]] == read_plain(2, "x", [range_list(5)] * 3)
     monkeypatch.setattr(plain, "MAX_SHOWN", 4)
-    assert "[[0, 1], ...]" == short_repr(read_plain(2, [range_list(5)] * 3))
+    assert "[[0, 1], ...]" == short_repr(read_plain(2, "x", [range_list(5)] * 3))
 
 
 def range_list(count: int) -> list[int]:
@@ -145,19 +145,30 @@ def range_list(count: int) -> list[int]:
 
 def test_compared():
     """A copy for a comparison is complete, and has the leaves of the value."""
-    model = read_plain(None, Module(layer=Module()))
+    model = read_plain(None, "x", Module(layer=Module()))
     assert 2 == fingerprint(model, Selection(), 1e9).leaves
-    assert 200 == len(read_plain(None, range_list(200)))
+    assert 200 == len(read_plain(None, "x", range_list(200)))
 
 
 def test_not_compared(monkeypatch: pytest.MonkeyPatch):
     """An object of the job is refused with its attributes, because a comparison could not see what differs."""
     with pytest.raises(TypeError, match="class Trap would execute code; compare one of its attributes: step"):
-        read_plain(None, {"a": [Trap()]})
+        read_plain(None, "x", {"a": [Trap()]})
     endless: list[object] = []
     endless.append(endless)
     with pytest.raises(LookupError, match="too many parts"):
-        read_plain(None, endless)
+        read_plain(None, "x", endless)
     monkeypatch.setattr(plain, "MAX_PARTS", 4)
     with pytest.raises(LookupError, match="too many parts"):
-        read_plain(None, [[1, 2], [3, 4], [5]])
+        read_plain(None, "x", [[1, 2], [3, 4], [5]])
+
+
+def test_secrets(monkeypatch: pytest.MonkeyPatch):
+    """A text that is a secret by its path, its form or the environment is not shown, but compared."""
+    monkeypatch.setenv("MY_TOKEN", "in-the-environment")
+    config = {"password": "one", "url": "https://me:two@host", "other": "in-the-environment", "rate": 0.1}
+    shown = "{'other': ***, 'password': ***, 'rate': 0.1, 'url': ***}"
+    assert shown == short_repr(read_plain(101, "config", config))
+    assert "***" == short_repr(read_plain(101, "config", config, ("element", "password")))
+    assert "***" == short_repr(read_plain(101, "password", "one"))
+    assert config == read_plain(None, "config", config)

@@ -28,8 +28,8 @@ def test_what_is_no_expression(expression: str):
 
 def test_path():
     """A path, even a single name, becomes a call of the reader, which has the steps in their order and nothing else."""
-    assert f"{PLAIN_READER}(101, loss)" == as_plain_read(" loss ", completely=False)
-    expected = f"{PLAIN_READER}(None, model, ('attribute', 'layers'), ('element', -1), ('element', \"it's\"))"
+    assert f"{PLAIN_READER}(101, 'loss', loss)" == as_plain_read(" loss ", completely=False)
+    expected = f"{PLAIN_READER}(None, 'model', model, ('attribute', 'layers'), ('element', -1), ('element', \"it's\"))"
     assert expected == as_plain_read('model.layers[-1]["it\'s"]', completely=True)
 
 

@@ -1,0 +1,257 @@
+"""Facts about capturing local variables: no code of the job is executed, and no secret is shown."""
+
+import datetime as dt
+import functools
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from pathlib import PosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from relay_agent.stacks import capture as module
+from relay_agent.stacks.capture import MAX_TEXT, NOT_IN_TIME, TOO_MUCH, capture
+from relay_agent.values.secrets import HIDDEN
+from tests.unit.relay_agent.values.test_plain import TrapClass, TrapDict, TrapList, trap
+
+
+def captured(value: object) -> str:
+    """Return the text of the variable `value`."""
+    return capture([sys._getframe()])[0]["value"]
+
+
+class Everywhere:
+    """An object whose methods all fail, with an attribute and a slot."""
+
+    __slots__ = ("__dict__", "size")
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "size", 2)
+        vars_of(self)["_step"] = 1
+
+    __getattribute__ = __getattr__ = __setattr__ = trap("access to an attribute")
+    __repr__ = __str__ = __format__ = __eq__ = __hash__ = __len__ = __iter__ = __bool__ = trap("a method")
+    __class__ = property(trap("__class__"))  # type: ignore[assignment]
+    blocking = property(lambda _self: threading.Event().wait())
+
+
+def vars_of(value: object) -> dict[str, Any]:
+    return object.__getattribute__(value, "__dict__")  # type: ignore[no-any-return]
+
+
+class TrapError(Exception):
+    __str__ = __repr__ = args = trap("a method of an exception")  # type: ignore[assignment]
+
+
+@dataclass
+class Options:
+    rate: float
+    layers: list[int]
+
+    __repr__ = trap("repr")
+
+
+class Batch(NamedTuple):
+    size: int
+    labels: object
+
+
+class Color(Enum):
+    RED = "red"
+
+    __repr__ = __str__ = trap("a method of an enumeration")
+
+
+released = memoryview(b"abc")
+released.release()
+
+VALUES = [
+    (Options(0.1, [1, 2]), "Options(rate=0.1, layers=[1, 2])"),
+    (Everywhere(), "Everywhere(size=2, _step=1)"),
+    ([Everywhere()], "[Everywhere(size=2, _step=1)]"),
+    (TrapDict(a=TrapList([Options(1.0, [])])), "{'a': [Options(rate=1.0, layers=[])]}"),
+    (Batch(3, Color.RED), "Batch(size=3, labels=Color.RED)"),
+    (deque([1, 2]), "deque([1, 2])"),
+    (ValueError("bad", 3), "ValueError('bad', 3)"),
+    (TrapError("x"), "TrapError('x')"),
+    (TrapClass(), "TrapClass(step=3)"),
+    (TrapClass, "<class TrapClass>"),
+    (functools.partial(int, base=2), "partial(func=<class int>, args=(), keywords={'base': 2})"),
+    (captured, "<function captured>"),
+    (sys, "<module sys>"),
+    (object(), "<object object>"),
+    (released, "<memoryview object>"),
+    (PosixPath("/data/x"), "PosixPath('/data/x')"),
+    (dt.timedelta(seconds=3), "datetime.timedelta(seconds=3)"),
+    (Decimal("1.5"), "Decimal('1.5')"),
+    (np.zeros((2, 3)), "ndarray[2, 3] float64"),
+    (np.array([Options(1.0, [])]), "ndarray[1] object"),
+    (np.float32(1.5), "np.float32(1.5)"),
+    (list(range(10**6)), "[0, 1, 2, 3, 4, 5, ...]"),
+    ([[[[1]]]], "[[[[...]]]]"),
+    (b"\xff", r"b'\xff'"),
+    (True, "True"),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), VALUES, ids=[text for _, text in VALUES])
+def test_text(value: object, text: str) -> None:
+    """A value is shown without its own code, and an object by its class and its attributes, private ones last."""
+    assert text == captured(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x" * 10_000, 10**5000, {f"name {index}": "x" * 50 for index in range(50)}],
+    ids=["text", "number", "dict"],
+)
+def test_length(value: object) -> None:
+    """A text is short, whatever the value is."""
+    assert MAX_TEXT == len(captured(value))
+
+
+def test_torch_module() -> None:
+    """A module of torch is counted without its own `parameters`; one that the job has derived, too."""
+    nn = pytest.importorskip("torch", reason="torch is not installed").nn
+
+    class Net(nn.Module):  # type: ignore[misc, name-defined] # of type Any
+        __repr__ = parameters = __getattr__ = trap("a method of a module")
+
+    net = Net()
+    tables = vars_of(net)
+    tables["_modules"].update(a=nn.Linear(2, 3), b=nn.Sequential(nn.Linear(3, 1)))
+    tables["_modules"]["again"] = tables["_modules"]["a"]
+    assert "Net 13 parameters float32 cpu training" == captured(net)
+    assert "[Linear 9 parameters float32 cpu eval]" == captured([nn.Linear(2, 3).eval()])
+
+
+def test_tensor_is_not_waited_for() -> None:
+    """A tensor is described by what the host knows of it, and one of a class of the job by its attributes."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    assert "Tensor[2, 3] float32 meta" == captured(torch.empty(2, 3, device="meta"))
+    assert "[1, 1] Parameter[2] float32 cpu grad" == captured(torch.nn.Parameter(torch.ones(2)))
+
+
+def test_job_that_changes_the_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that cannot be copied is named with the reason, and the others are shown."""
+    monkeypatch.setattr(module.Copy, "_first", functools.partial(_raise, LookupError("changing")))
+    assert "<not shown: LookupError>" == captured([1])
+    assert "2" == captured(2)
+
+
+def _raise(error: Exception, *_arguments: object) -> None:
+    raise error
+
+
+def test_module_level_shows_variables_only() -> None:
+    """At module level, modules, functions, classes and dunder names are not variables."""
+    found: list[dict[str, str]] = []
+    names = {"sys": sys, "capture": capture, "Options": Options, "epoch": 3}
+    names["look"] = lambda: found.extend(capture([sys._getframe(1)]))
+    exec("import threading\nlook()", names)
+    assert [{"epoch": "3"}] == found
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="locals() is a copy")
+def test_function_that_may_keep_its_names() -> None:
+    """The dict that `locals()` has returned is not changed."""
+
+    def step(loss: int) -> object:
+        kept = locals()
+        loss += 1
+        return kept["loss"], capture([sys._getframe()])[0], kept["loss"]
+
+    reason = {"...": "not read: the function calls locals(), whose result that would change"}
+    assert (1, reason, 1) == step(1)
+
+
+def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All texts together are bounded in size and time; the first frames have them first."""
+    frame = sys._getframe()
+    assert TOO_MUCH in capture([frame, frame], most=10)[1].values()
+    monkeypatch.setattr(module, "BUDGET", -1.0)
+    assert {NOT_IN_TIME} == {*capture([frame])[0].values()}
+
+
+# Secrets.
+
+WORD = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=12, max_size=20).map("planted{}".format)
+NAMES = ("password", "api_key", "hfToken", "AWS_SECRET_ACCESS_KEY", "credentials", "auth", "conn_str", "_tokens")
+FORMS = (
+    *("Endpoint=sb://x/;SharedAccessKey={}", "https://me:{}@host/x", "https://x/c?sv=1&sig={}", "train --token {}"),
+    *("Authorization: Bearer {}", '{{"password": "{}"}}', "ghp_{}xxxxxxxx", "-----BEGIN PRIVATE KEY-----{}"),
+)
+Wrap = Callable[[str, str], Any]
+
+
+class Holder:
+    """An object with an attribute."""
+
+    def __init__(self, name: str, value: object) -> None:
+        vars(self)[name] = value
+
+
+WRAPS: tuple[Wrap, ...] = (
+    lambda name, secret: {name: secret},
+    Holder,
+    lambda name, secret: Holder(name, [secret.encode()]),
+    lambda name, secret: [{name: (secret,)}],
+    lambda name, secret: {name: {"value": secret}},
+    lambda name, secret: Holder("options", {name: frozenset({secret})}),
+)
+
+
+@settings(max_examples=400, deadline=None, phases=[Phase.generate])
+@given(st.lists(st.tuples(WORD, st.sampled_from(NAMES), st.sampled_from(WRAPS)), min_size=25, max_size=25))
+def test_secrets_by_name(planted: list[tuple[str, str, Wrap]]) -> None:
+    """Of 10,000 texts whose variable, attribute or key is named like a secret, none is shown."""
+    for word, name, wrap in planted:
+        assert "planted" not in module._text("value", wrap(name, word), [])
+    word, name, _ = planted[0]
+    assert {name: HIDDEN} == _captured_variable(name, word)
+
+
+def _captured_variable(name: str, value: object) -> dict[str, str]:
+    found: list[dict[str, str]] = []
+    source = f"def step({name}):\n    look()"
+    names: dict[str, Any] = {"look": lambda: found.extend(capture([sys._getframe(1)]))}
+    exec(source, names)
+    names["step"](value)
+    return found[0]
+
+
+@settings(max_examples=400, deadline=None, phases=[Phase.generate])
+@given(st.lists(st.tuples(WORD, st.sampled_from(FORMS), st.sampled_from(WRAPS)), min_size=25, max_size=25))
+def test_secrets_by_form(planted: list[tuple[str, str, Wrap]]) -> None:
+    """Of 10,000 texts with the form of a secret, none is shown, whatever it is in."""
+    for word, form, wrap in planted:
+        assert "planted" not in module._text("value", wrap("x", form.format(word)), [])
+    word, form, _ = planted[0]
+    text = form.format(word)
+    assert HIDDEN == captured(text) == captured(text.encode())
+    assert "planted" not in captured(ValueError(text)) + captured({text: 1}) + captured(Batch(1, text))
+
+
+def test_secrets_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The value of a secret variable of the environment is not shown wherever the job has it."""
+    monkeypatch.setenv("MY_TOKEN", "planted-in-the-environment")
+    assert "['a', ***]" == captured(["a", "x planted-in-the-environment"])
+
+
+def test_secret_at_the_end_of_a_text() -> None:
+    """What is cut off is searched, too: the mark of a secret may come after what is shown."""
+    for before in range(1900, 2100):
+        assert HIDDEN == captured(f"{'x' * before} https://me:{'planted' * 30}@host")
+
+
+def test_tensors_are_not_secrets() -> None:
+    """A tensor called `tokens` or `key` is shown; only texts are secrets."""
+    assert {"tokens": "[3] ndarray[1] int64"} == _captured_variable("tokens", np.array([3], dtype=np.int64))

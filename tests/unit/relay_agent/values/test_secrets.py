@@ -1,0 +1,68 @@
+"""Facts about what counts as a secret."""
+
+import pytest
+
+from relay_agent.values.secrets import is_secret, secrets_of_environment
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("API_KEY", "OPENAI_APIKEY", "HF_TOKEN", "client_secret", "PGPASSWORD", "DB_PASSWD", "MYSQL_PWD", "MY_KEYS"),
+        *("GOOGLE_APPLICATION_CREDENTIALS", "RELAY_CONNECTION_STRING", "SAS", "BLOB_SAS", "NETRC_AUTH", "apiKeyOld"),
+    ],
+)
+def test_secret_names(name: str) -> None:
+    """A variable whose name contains a word for a secret is one."""
+    assert is_secret(name, "x")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Endpoint=sb://x.servicebus.windows.net/;SharedAccessKeyName=send;SharedAccessKey=abc;EntityPath=hc",
+        "https://user:word@example.org/simple",
+        "https://x.blob.core.windows.net/c?sv=2022&sig=abc",
+        "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=abc",
+        "-----BEGIN PRIVATE KEY-----",
+        f"ghp_{'x' * 36}",
+        f"xoxb-{'1' * 12}-{'x' * 12}",
+        "python train.py --password hunter2 --epochs 3",
+        "train --api-key abc",
+        "Authorization: Basic dXNlcjp3b3Jk",
+        "curl -H 'X: basic dXNlcjp3b3Jk'",
+        '{"aws_access_key_id": "a", "aws_secret_access_key": "b"}',
+        '{"password": "hunter2"}',
+        "api-key=abc",
+    ],
+)
+def test_secret_values(value: str) -> None:
+    """A value in the form of a secret is one, whatever the name of the variable is."""
+    assert is_secret("SETTING", value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("PWD", "/work"), ("OLDPWD", "/"), ("AUTHOR", "x"), ("KEYBOARD", "us"), ("TOKENIZERS_PARALLELISM", "false")),
+        *(("MASTER_ADDR", "node-0"), ("PATH", "/usr/bin:/bin"), ("MLFLOW_TRACKING_URI", "azureml://east/mlflow")),
+        *(("ARGS", "--tokenizer fast --keyboard us"), ("MODE", "basic training"), ("LIBRARY", "/x/sk-learn")),
+    ],
+)
+def test_ordinary_variables(name: str, value: str) -> None:
+    """Variables that only resemble secrets are shown."""
+    assert not is_secret(name, value)
+
+
+def test_secrets_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The values of secret variables are known, but for those that are so short that ordinary texts contain them."""
+    for name, value in {
+        "HF_TOKEN": "abcdefgh",
+        "API_KEY": "no",
+        "MODEL": "resnet-50",
+        "URL": "https://u:p@host",
+    }.items():
+        monkeypatch.setenv(name, value)
+    found = secrets_of_environment()
+    assert {"abcdefgh", "https://u:p@host"} <= {*found}
+    assert {"no", "resnet-50"}.isdisjoint(found)
