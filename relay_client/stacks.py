@@ -306,8 +306,13 @@ def _as_object(found: Group) -> dict[str, object]:
 
 
 def _thread_as_object(thread: ThreadStack) -> dict[str, object]:
-    frames = [{**encode(frame), "locals": dict(frame.locals)} for frame in thread.frames]
+    frames = frames_as_objects(thread.frames)
     return {"name": thread.name, "main": thread.main, "stopped": thread.stopped, "frames": frames}
+
+
+def frames_as_objects(frames: Iterable[Frame]) -> list[dict[str, object]]:
+    """Return frames as JSON objects, each with its variables, even if there are none."""
+    return [{**encode(frame), "locals": dict(frame.locals)} for frame in frames]
 
 
 def _paragraph(found: Group, *, is_only_group: bool, with_locals: bool, all_threads: bool) -> list[tuple[str, str]]:
@@ -329,14 +334,15 @@ def _paragraph(found: Group, *, is_only_group: bool, with_locals: bool, all_thre
         if len(shown) > 1 or all_threads:
             state = ", stopped" if thread.stopped else ""
             lines.append((f"  thread {thread.name}{state}", "italic"))
-        lines += _frame_lines(thread.frames, with_locals=with_locals)
+        lines += frame_lines(thread.frames, with_locals=with_locals)
     others = len(first.stacks.threads) - len(shown)
     if others:
         lines.append((f"  and {others} other thread{'s' if others > 1 else ''}", "dim"))
     return lines
 
 
-def _frame_lines(frames: Sequence[Frame], *, with_locals: bool) -> list[tuple[str, str]]:
+def frame_lines(frames: Sequence[Frame], *, with_locals: bool) -> list[tuple[str, str]]:
+    """Return one line for each frame, and for each of its variables, each with its style."""
     lines = []
     for frame in frames:
         lines.append((f"    {frame.file}:{frame.line} {frame.function}", "dim" if is_library(frame) else ""))

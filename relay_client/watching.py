@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
 from relay_client.compare.groups import label, shared_ranks, value_line
+from relay_client.stacks import frame_lines, frames_as_objects
 from relay_core.agent_api.evaluation import Value
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.watch import Hit, Watched
@@ -136,19 +138,20 @@ class Watching:
         seen: set[Member] = set()
         for member, hit in hits:
             if member in seen:
-                lines += map(self._line, groups.values())
+                lines += chain.from_iterable(map(self._lines, groups.values()))
                 groups, seen = {}, set()
             seen.add(member)
-            groups.setdefault((hit.text, hit.error, hit.thread), []).append((member, hit))
-        return [*lines, *map(self._line, groups.values())]
+            groups.setdefault((hit.text, hit.error, hit.thread, str(hit.frames)), []).append((member, hit))
+        return [*lines, *chain.from_iterable(map(self._lines, groups.values()))]
 
-    def _line(self, group: Sequence[HitOf]) -> str:
+    def _lines(self, group: Sequence[HitOf]) -> list[str]:
         hit, ranks = group[0][1], self._label(member for member, _ in group)
         count = f"#{format_ranges(sorted({each.reached for _, each in group}))}"
         clock = time.strftime("%H:%M:%S", time.localtime(hit.time))
         width, digits = self._widths = max(self._widths[0], len(ranks)), max(self._widths[1], len(count))
         thread = f"  (thread {value_line(hit.thread)})" if hit.thread else ""
-        return f"{clock}  {ranks:{width}}  {count:{digits}}  {_value_of(hit)}{thread}".rstrip()
+        line = f"{clock}  {ranks:{width}}  {count:{digits}}  {_value_of(hit)}{thread}".rstrip()
+        return [line, *(text for text, _ in frame_lines(hit.frames, with_locals=True))]
 
     def notes(self) -> list[str]:
         """Return what the user should know about some ranks, each sentence once for each rank."""
@@ -221,7 +224,8 @@ class Watching:
 
 def hit_as_object(member: Member, hit: Hit) -> dict[str, object]:
     """Return a hit as a JSON object."""
-    return {"event": "hit", "rank": member.rank, "port": member.port, **asdict(hit)}
+    known = {"event": "hit", "rank": member.rank, "port": member.port, **asdict(hit)}
+    return {**known, "frames": frames_as_objects(hit.frames)}
 
 
 def _sentences(state: WatchedRank, not_loaded: str) -> Iterator[str]:

@@ -78,7 +78,7 @@ def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - its name
     stopped = stopped_threads()
     threads = []
     for ident, places in found:
-        frames = [_describe(*place, next(values)) for place in places]
+        frames = [describe_frame(*place, next(values)) for place in places]
         name = names.get(ident, f"thread {ident:#x}")
         threads.append(ThreadStack(name, ident, ident == main, tuple(frames[::-1]), stopped.get(ident, False)))
     return threads
@@ -163,7 +163,8 @@ def with_callers(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _describe(frame: FrameType, line: int | None, values: Mapping[str, str]) -> Frame:
+def describe_frame(frame: FrameType, line: int | None, values: Mapping[str, str]) -> Frame:
+    """Return a frame at a line, with the texts of its variables."""
     code = frame.f_code
     # The line number is None for instructions that belong to no line.
     return Frame(public_name(code.co_filename), line or code.co_firstlineno, code.co_name, values)

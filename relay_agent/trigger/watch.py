@@ -22,18 +22,22 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from relay_agent.job.gevent_originals import threading, time
+from relay_agent.stacks.capture import capture_callers
 from relay_agent.stacks.local_names import local_names
 from relay_agent.trigger.expression import Expression, failure, forget_evaluation
 from relay_agent.trigger.gradients import GradientHook
 from relay_agent.trigger.places import Hook, check_locals
 from relay_agent.values.presentation import short_repr
-from relay_core.agent_api.watch import MAX_HITS, Hit, Watch, Watched
+from relay_core.agent_api.stacks import Frame
+from relay_core.agent_api.watch import MAX_FRAMES, MAX_HITS, Hit, Watch, Watched
 from relay_core.errors import ConfigurationError
 
 FREE_RATE = 10
 """Evaluations per second that are always made, and the maximum number of them without delay after a pause."""
 SHARE = 0.02
 """Maximum part of a thread's time for all others."""
+MAX_CAPTURED = 16 * 1024
+"""Maximum number of characters of the variables that are captured at a hit: those of `MAX_HITS` fit into an answer."""
 TOO_LONG = 1.0
 """Seconds after which an evaluation ends its watch; it cannot be interrupted."""
 GATHER_TIME = 0.02
@@ -54,6 +58,7 @@ class _Raw(NamedTuple):
     text: str
     error: str
     thread: int
+    frames: tuple[Frame, ...]
 
 
 class _Budget:
@@ -166,6 +171,7 @@ class InstalledWatch:
     def _evaluate(self, frame: FrameType, reached: int, find: Callable[[], str] | None) -> bool:
         """Return whether there was a hit without an exception, at which the thread may be held."""
         found = text = error = ""
+        frames: tuple[Frame, ...] = ()
         try:
             has_names = self._condition is not None or self._expression is not None
             if has_names and find is not None and not self._may_read(frame):
@@ -175,8 +181,7 @@ class InstalledWatch:
                 return False
             if find is not None and not (found := self._found(find)):
                 return False
-            if self._expression is not None:
-                text = short_repr(self._expression.value(frame, names))
+            text, frames = self._read(frame, names)
         except BaseException as raised:  # noqa: BLE001 - the expression may raise anything, including SystemExit
             error = failure(raised)
             forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
@@ -186,12 +191,17 @@ class InstalledWatch:
         if limit and number > limit:  # another thread has reported the last hit
             return False
         if self._raw.qsize() + len(self._kept) < MAX_HITS:
-            self._raw.put(_Raw(reached, self._time(), text, error, get_ident()))
+            self._raw.put(_Raw(reached, self._time(), text, error, get_ident(), frames))
         else:
             next(self._missed)
         if number == limit:
             self.end(f"after {limit} {'hit' if limit == 1 else 'hits'}")
         return not error
+
+    def _read(self, frame: FrameType, names: dict[str, Any]) -> tuple[str, tuple[Frame, ...]]:
+        """Return the value of the expression, and what is captured."""
+        text = short_repr(self._expression.value(frame, names)) if self._expression is not None else ""
+        return text, capture_callers(frame, MAX_FRAMES, most=MAX_CAPTURED) if self.question.is_capturing else ()
 
     def _may_read(self, frame: FrameType) -> bool:
         """Return whether the local names of an optimizer's caller can be read; otherwise, the watch ends."""
@@ -301,7 +311,7 @@ class InstalledWatch:
         is_main = raw.thread == threading.main_thread().ident
         names = {} if is_main else {thread.ident: thread.name for thread in threading.enumerate()}
         thread = "" if is_main else names.get(raw.thread, f"thread {raw.thread:#x}")
-        self._kept.append(Hit(self._last, raw.reached, raw.time, raw.text, raw.error, thread))
+        self._kept.append(Hit(self._last, raw.reached, raw.time, raw.text, raw.error, thread, raw.frames))
 
 
 def _count(counter: itertools.count[int]) -> int:

@@ -15,7 +15,7 @@ from relay_client.hang.reports import RankReport
 from relay_client.ranks.record import Target
 from relay_client.ranks.record import encode as encode_record
 from relay_client.ranks.view import Kind, rank_view
-from relay_client.stacks import collect_stacks, collective_of, read_replies
+from relay_client.stacks import collect_stacks, collective_of, frames_as_objects, read_replies
 from relay_client.ui.text import format_ranks, parse_chosen_ranks
 from relay_client.verbs.hang import Hang
 from relay_client.verbs.stacks import Stacks
@@ -24,7 +24,6 @@ from relay_client.verbs.verb import Session, Verb
 from relay_core.agent_api.announcement import State
 from relay_core.errors import NoListener, RelayDebugError, UsageError
 from relay_core.foreign import escape_controls
-from relay_core.records import encode
 
 # The expressions permitted without `--allow-control`: paths (`relay_client.compare.paths`); sans-IO.
 
@@ -122,8 +121,7 @@ class Reading:
             if process.halted is None:
                 items.append({"error": process.stacks.error or "no stack"})
                 continue
-            for frame in reversed(process.halted.frames):
-                items.append({**encode(frame), "locals": dict(frame.locals)})
+            items += frames_as_objects(reversed(process.halted.frames))
         return _required(items, {rank})
 
     async def evaluate(self, expression: str, ranks: str, seconds: float, verb: type[Evaluate] = Evaluate) -> Items:

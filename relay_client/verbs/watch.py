@@ -24,8 +24,8 @@ LAST_SECONDS = 2.0
 """Seconds to wait for the last hits, after which the user gets the prompt back in any case."""
 GRADIENTS = "nan"
 """The place that stands for all steps of optimizers before which a gradient is not finite."""
-HOLD = "hold"
-ACTIONS = ("report", HOLD)
+CAPTURE, HOLD = "capture", "hold"
+ACTIONS = ("report", CAPTURE, HOLD)
 """What can happen at a hit."""
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>[1-9][0-9]{0,8})(?::[0-9]+)?", re.ASCII)
 """`train.py:88`, `C:\\src\\train.py:88`, and `train.py:88:5` as editors copy it."""
@@ -92,10 +92,11 @@ class Watch(Verb):
     every: int = 1
     """Report the first time, and then every n-th time."""
     hits: int = 0
-    """Hits after which the watch ends in a process; 0 for one if ranks are held or gradients are watched, or else for
-    no limit."""
+    """Hits after which the watch ends in a process; 0 for one if ranks are held, variables are captured or gradients
+    are watched, or else for no limit."""
     then: str = ACTIONS[0]
-    """What happens at a hit: `report`, or `hold` to also stop there and wait for a debugger."""
+    """What happens at a hit: `report`, `capture` to also report the variables of the frame and of its callers, or
+    `hold` to also stop there and wait for a debugger."""
     lasts: float = 3600.0
     """Seconds after which the watch ends in a process."""
     watch_id: str = ""
@@ -117,7 +118,7 @@ class Watch(Verb):
 
         file, line = parse_place(self.place)
         if self.then not in ACTIONS:
-            raise UsageError(f"invalid action: '{self.then}'", hint=f"use {' or '.join(ACTIONS)}")
+            raise UsageError(f"invalid action: '{self.then}'", hint=f"use {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
         same = ("expression", "every", "lasts", "wait", "is_last", "ranks", "ports")
         return watch.Watch(
             id=self.watch_id,
@@ -125,7 +126,8 @@ class Watch(Verb):
             line=line,
             gradients=self.place == GRADIENTS,
             is_holding=self.then == HOLD,
-            hits=self.hits or int(self.then == HOLD or self.place == GRADIENTS),
+            is_capturing=self.then == CAPTURE,
+            hits=self.hits or int(self.then != ACTIONS[0] or self.place == GRADIENTS),
             condition=self.when,
             after={str(cursor.port): cursor.number for cursor in self.after},
             seconds=self.wait + ANSWER_SECONDS,

@@ -19,6 +19,7 @@ from typing import Annotated, ClassVar
 
 from relay_core.agent_api.evaluation import MAX_EXPRESSION
 from relay_core.agent_api.questions import Question, Seconds
+from relay_core.agent_api.stacks import Frame
 from relay_core.errors import UsageError
 from relay_core.records import Wire, parse
 
@@ -33,6 +34,8 @@ MAX_ID = 64
 """Maximum number of characters of an id."""
 MAX_PATH = 4096
 """Maximum number of characters of a file's path, the limit of Linux (PATH_MAX)."""
+MAX_FRAMES = 5
+"""Maximum number of frames that a hit contains."""
 MAX_HITS = 200
 """Maximum number of hits in an answer, and that a process keeps until they are acknowledged; later ones are counted."""
 
@@ -56,6 +59,8 @@ class Watch(Question):
     """Whether the place is not a line, but all steps of optimizers before which a gradient is not finite."""
     is_holding: bool = False
     """Whether the process waits for a debugger at a hit, as long as its settings allow."""
+    is_capturing: bool = False
+    """Whether a hit contains the variables of the frame and of its callers."""
     expression: str = ""
     """What is evaluated at the line, before it is executed; "" for nothing."""
     condition: str = ""
@@ -110,6 +115,8 @@ class Hit:
     """The exception that the expression has raised instead."""
     thread: str = ""
     """The name of the thread, unless it is the main thread."""
+    frames: Annotated[tuple[Frame, ...], Wire(most=MAX_FRAMES)] = ()
+    """The frame and its callers in the user's own code, innermost last, with their variables, if they are captured."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import cast
 from relay_client.cli.common import parse_positive_duration, run_quietly
 from relay_client.cli.inspection.verb_command import VerbCommand
 from relay_client.verbs.verb import check
-from relay_client.verbs.watch import ACTIONS, GRADIENTS, HOLD, Watch, parse_place
+from relay_client.verbs.watch import ACTIONS, CAPTURE, GRADIENTS, HOLD, Watch, parse_place
 from relay_core.errors import UsageError
 from relay_core.program.options import argument_type
 
@@ -26,9 +26,12 @@ class WatchCommand(VerbCommand):
         every = "of the times that the condition is true, report the first one, and then only every Nth"
         parser.add_argument("--when", default="", metavar="CONDITION", help=only_if)
         parser.add_argument("--every", type=number, default=1, metavar="N", help=every)
-        hits = "end after N hits, in all ranks together; with nan or --then hold, the default is one in each rank"
+        hits = "end after N hits, in all ranks together; with nan, capture or hold, the default is one in each rank"
         parser.add_argument("--hits", type=number, default=0, metavar="N", help=hits)
-        then = f"{HOLD}: also stop at a hit, and wait for a debugger as breakpoint() does (default: %(default)s)"
+        then = (
+            f"at a hit, {CAPTURE}: also show the variables there; {HOLD}: also stop, and wait for a debugger as "
+            "breakpoint() does (default: %(default)s)"
+        )
         parser.add_argument("--then", choices=ACTIONS, default=ACTIONS[0], help=then)
         parser.add_argument(
             "--for", dest="lasts", type=lasts, default="60m", metavar="TIME", help="end after TIME (default: 60m)"

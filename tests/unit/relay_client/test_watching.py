@@ -1,11 +1,13 @@
 """Facts about what is known of a watch from one answer to the next."""
 
+import json
 import re
 from typing import Any
 
 import pytest
 
-from relay_client.watching import Watching
+from relay_client.watching import Watching, hit_as_object
+from relay_core.agent_api.stacks import Frame
 from relay_core.agent_api.watch import MAX_HITS, Hit
 from relay_core.records import encode
 
@@ -43,6 +45,20 @@ def test_same_values_are_one_line() -> None:
         entry(3, hit(9), hit(10)),
     )
     assert ["ranks 0-3     #9  0.5", "ranks 0,2-3   #10  0.5", "rank 1        #10  nan"] == found
+
+
+def test_captured_variables() -> None:
+    """The variables of a hit are below its line, once for ranks that have the same; JSON has them, too."""
+    frames = (Frame("/mnt/train.py", 5, "fit", {"rate": "0.5"}), Frame("/mnt/train.py", 88, "step", {"loss": "nan"}))
+    watching = Watching(PLACE)
+    same = [entry(rank, hit(1, "nan", frames=frames)) for rank in (0, 1)]
+    found = watching.received({"ranks": [*same, entry(2, hit(1, "nan", frames=frames[1:]))]})
+    lines = watching.lines(found)
+    shown = ["    /mnt/train.py:5 fit", "        rate = 0.5", "    /mnt/train.py:88 step", "        loss = nan"]
+    assert [*shown, *shown[2:]] == [line for line in lines if line.startswith(" ")]
+    assert ["ranks 0-1     #1  nan", "rank 2        #1  nan"] == [line[10:] for line in (lines[0], lines[5])]
+    last = {"file": "/mnt/train.py", "line": 88, "function": "step", "locals": {"loss": "nan"}}
+    assert last == json.loads(json.dumps(hit_as_object(*found[2])))["frames"][0]
 
 
 def test_counts_that_differ() -> None:

@@ -4,11 +4,12 @@ import gc
 import threading
 import time
 import weakref
+from pathlib import Path
 
 import pytest
 
-from relay_agent.trigger.watch import FREE_RATE
-from relay_core.agent_api.watch import MAX_HITS
+from relay_agent.trigger.watch import FREE_RATE, MAX_CAPTURED
+from relay_core.agent_api.watch import MAX_FRAMES, MAX_HITS
 from tests.unit.relay_agent.trigger.conftest import Watched
 
 SOURCE = """\
@@ -52,6 +53,46 @@ def test_hold(watched: Watched) -> None:
     train.step(2)
     assert ["ZeroDivisionError: division by zero", "1.0"] == client.texts("here", "1 / (loss - 1)")
     assert [2] == held
+
+
+def test_captured_variables(watched: Watched) -> None:
+    """A hit has the variables of its frame and of its callers, innermost last, as they are before the line."""
+    train, client = watched(SOURCE)
+    client.ask("here", "loss", is_capturing=True)
+
+    def fit(rate: float) -> None:
+        train.step(Config(rate))
+
+    fit(0.5)
+    frames = client.ask("here", "loss", is_capturing=True).hits[0].frames
+    places = [(frame.function, dict(frame.locals)) for frame in frames[-2:]]
+    assert [("fit", {"rate": "0.5", "train": places[0][1]["train"]}), ("step", {"loss": "Config(rate=0.5)"})] == places
+    assert (train.path.name, 10) == (Path(frames[-1].file).name, frames[-1].line)
+
+
+class Config:
+    """An object whose text is made without its code."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+    def __repr__(self) -> str:
+        raise AssertionError("the repr was called")
+
+
+def test_many_captures(watched: Watched) -> None:
+    """What a hit contains is bounded."""
+    train, client = watched(SOURCE)
+    client.ask("here", is_capturing=True)
+
+    def deep(left: int, texts: list[str]) -> None:
+        rows = {f"row {index}": "x" * 100 for index in range(50)}
+        deep(left - 1, texts) if left else train.step(rows)
+
+    deep(9, ["x" * 1000] * 100)
+    frames = client.ask("here", is_capturing=True).hits[0].frames
+    assert MAX_FRAMES == len(frames)
+    assert MAX_CAPTURED > sum(len(text) for frame in frames for text in frame.locals.values())
 
 
 def test_condition_and_frequency(watched: Watched) -> None:

@@ -98,25 +98,27 @@ def test_no_place(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "gradients", "is_holding", "hits"),
+    ("request_", "gradients", "is_capturing", "is_holding", "hits"),
     [
-        (Watch("train.py:88", "loss", watch_id="w"), False, False, 0),
-        (Watch("train.py:88", "loss", watch_id="w", then="hold"), False, True, 1),
-        (Watch("nan", watch_id="w"), True, False, 1),
-        (Watch("nan", watch_id="w", then="hold", hits=3), True, True, 3),
+        (Watch("train.py:88", "loss", watch_id="w"), False, False, False, 0),
+        (Watch("train.py:88", "loss", watch_id="w", then="capture"), False, True, False, 1),
+        (Watch("train.py:88", "loss", watch_id="w", then="hold"), False, False, True, 1),
+        (Watch("nan", watch_id="w"), True, False, False, 1),
+        (Watch("nan", watch_id="w", then="hold", hits=3), True, False, True, 3),
     ],
 )
-def test_question(request_: Watch, gradients: bool, is_holding: bool, hits: int) -> None:
-    """Gradients are a place of their own; a watch that holds, or is about gradients, ends after one hit by default."""
+def test_question(request_: Watch, gradients: bool, is_capturing: bool, is_holding: bool, hits: int) -> None:
+    """A watch of gradients, or that captures or holds, ends after one hit by default; others have no limit."""
     question = request_.question()
-    assert (gradients, is_holding, hits) == (question.gradients, question.is_holding, question.hits)
+    found = (question.gradients, question.is_capturing, question.is_holding, question.hits)
+    assert (gradients, is_capturing, is_holding, hits) == found
 
 
 def test_unknown_action() -> None:
     """What cannot happen at a hit is refused, with what can."""
     with pytest.raises(UsageError, match="invalid action: 'stop'") as raised:
         Watch("train.py:88", watch_id="w", then="stop").question()
-    assert "use report or hold" == raised.value.hint
+    assert "use report, capture or hold" == raised.value.hint
 
 
 async def test_first_agent_with_hits(relay: LocalRelay, nodes: tuple[WatchedNode, WatchedNode]) -> None:
