@@ -61,7 +61,7 @@ def failure(error: BaseException) -> str:
                 return describe_exception(error)
             except BaseException as hostile:  # noqa: BLE001 - the job's `__str__` may raise anything
                 if not is_of_signal(hostile):
-                    return type_name(type(error))  # type: ignore[no-any-return] # without the code of a metaclass
+                    return type_name(type(error))  # without the code of a metaclass
                 error = hostile
     except (RecursionError, MemoryError):  # too deep for these calls; a handler would have been deeper
         return "an exception that cannot be described"

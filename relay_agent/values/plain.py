@@ -11,7 +11,6 @@ attribute or a key that is named like one.
 from __future__ import annotations
 
 import enum
-import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
@@ -27,6 +26,7 @@ from relay_agent.values.static_path import (
     entry,
     instance_table,
     is_of_its_module,
+    module_table,
     module_tables,
     package_of,
     read_path,
@@ -202,18 +202,19 @@ def _own_text(value: Any, kind: type) -> str:
     elif len(module_tables(value)) == MODULE_TABLES:
         is_training = entry(instance_table(value), "training") is True
         text = describe_module(type_name(kind), _parameters_of(value), is_training=is_training)
-    elif is_of_its_module(kind):
-        if type_name(kind) in _WITH_REPR.get(package_of(kind), ()):
-            text = repr(value)
-        elif package_of(kind) in _LIBRARIES and (found := find_kind(kind)):
-            text = KINDS[found](value)
-        elif is_library(_file_of(kind)) and all(class_entry(kind, name) is not None for name in ("shape", "dtype")):
-            text = describe_array(value)  # of a library that is not in `KINDS`
+    elif type_name(kind) in _WITH_REPR.get(package_of(kind), ()) and is_of_its_module(kind):
+        text = repr(value)
+    elif package_of(kind) in _LIBRARIES and is_of_its_module(kind) and (found := find_kind(kind)):
+        text = KINDS[found](value)
+    elif _is_library_array(kind):
+        text = describe_array(value)
     return text
 
 
-def _file_of(kind: type) -> str:
-    return _text_in(vars(sys.modules[vars(type)["__module__"].__get__(kind)]), "__file__")
+def _is_library_array(kind: type) -> bool:
+    """Return whether a class is an array of a library that is not in `KINDS`."""
+    has_both = all(class_entry(kind, name) is not None for name in ("shape", "dtype"))
+    return has_both and is_library(_text_in(module_table(kind), "__file__")) and is_of_its_module(kind)
 
 
 def _text_in(table: dict[Any, Any], key: str) -> str:

@@ -22,8 +22,7 @@ _ATTEMPTS = 3
 """Searches of a dictionary that the job changes meanwhile."""
 _MISSING = object()
 _mro = vars(type)["__mro__"].__get__
-type_name = vars(type)["__name__"].__get__
-"""Returns the name of a class."""
+_name = vars(type)["__name__"].__get__
 _module = vars(type)["__module__"].__get__
 _namespace = vars(type)["__dict__"].__get__
 
@@ -107,12 +106,31 @@ def _is_metadata(value: Any, descriptor: types.GetSetDescriptorType) -> bool:
     return {package_of(type(value)), package_of(descriptor.__objclass__)} <= _C_TYPES
 
 
+def type_name(kind: type) -> str:
+    """Return the name of a class."""
+    return str.__str__(_name(kind))
+
+
 def package_of(kind: type) -> str:
     """Return the first part of the name of the module in which a class is defined."""
+    return _module_name(kind).partition(".")[0]
+
+
+def _module_name(kind: type) -> str:
     module = _find(_namespace(kind), "__module__")
     if module is _MISSING:  # a type in C
         module = _module(kind)
-    return module.partition(".")[0] if type(module) is str else ""
+    return module if type(module) is str else ""
+
+
+def module_table(kind: type) -> dict[Any, Any]:
+    """Return the names of the module in which a class is defined; a lazy module is not loaded."""
+    return instance_table(sys.modules.get(_module_name(kind)))
+
+
+def is_of_its_module(kind: type) -> bool:
+    """Return whether a class is what its module, a library, contains under its name; any class can name a module."""
+    return dict.get(module_table(kind), type_name(kind)) is kind
 
 
 def _in_class(kind: type, name: str) -> Any:
@@ -125,12 +143,6 @@ def class_entry(kind: type, name: str) -> Any:
     """Return what a class or its bases contain under a name; None if there is nothing."""
     found = _in_class(kind, name)
     return None if found is _MISSING else found
-
-
-def is_of_its_module(kind: type) -> bool:
-    """Return whether a class is what its module contains under its name; any class can state another module."""
-    module = sys.modules.get(_module(kind))
-    return module is not None and vars(module).get(type_name(kind)) is kind
 
 
 def attributes_of(value: Any) -> Iterator[tuple[str, Any]]:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import functools
+import importlib.util
 import sys
 import threading
 from collections import deque
@@ -138,6 +139,38 @@ def test_tensor_is_not_waited_for() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     assert "Tensor[2, 3] float32 meta" == captured(torch.empty(2, 3, device="meta"))
     assert "[1, 1] Parameter[2] float32 cpu grad" == captured(torch.nn.Parameter(torch.ones(2)))
+
+
+class TrapText(str):
+    __slots__ = ()
+    __str__ = __repr__ = __format__ = __hash__ = __eq__ = startswith = trap("a method of a text")
+
+
+def test_names_of_the_job() -> None:
+    """The names of a class, of its module and of attributes are read without code of their classes."""
+    named = type(TrapText("Named"), (), {})()
+    assert "<Named object>" == captured(named)
+    elsewhere = type("Elsewhere", (), {"__module__": TrapText("numpy")})()
+    assert "<Elsewhere object>" == captured(elsewhere)
+    fields = type("Fields", (tuple,), {"_fields": (TrapText("a"),)})([1])
+    assert "(1,)" == captured(fields)
+
+
+def test_lazy_module() -> None:
+    """A module that is loaded at the first access to it is not loaded."""
+    spec = importlib.util.find_spec("this")
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    lazy = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(lazy)
+    kind = type("Kind", (), {"__module__": "this", "shape": 1, "dtype": 2})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "this", lazy)
+        assert "<Kind object>" == captured(kind())
+        captured(lazy)
+    assert "zen" not in object.__getattribute__(lazy, "__dict__")
+    assert "_LazyModule" == type(lazy).__name__
 
 
 def test_job_that_changes_the_value(monkeypatch: pytest.MonkeyPatch) -> None:
