@@ -355,6 +355,8 @@ class _InFull(presentation.ShortRepr):
 
     def repr_instance(self, x: Any, level: int) -> str:
         """Return the text of an object that is not of a built-in type."""
+        if type(x) is presentation.Attributes:
+            x = tuple(value for _, value in x.entries)
         bases: tuple[tuple[Any, Any], ...] = ((dict, dict.items), (list, list.__iter__), (tuple, tuple.__iter__))
         for base, parts in bases:  # such as OrderedDict and named tuples
             if issubclass(type(x), base):

@@ -166,7 +166,7 @@ async def test_planted_bug_is_found_by_reading(relay: LocalRelay, tmp_path: Path
         work = next((frame for frame in frames if frame["function"] == "work"), None)
         assert work is None or work["locals"].get("scale") in {"0.5", None}
 
-        assert any(frame["locals"].get("self", "").startswith("<__main__.Trainer object") for frame in frames)
+        assert any(frame["locals"].get("self", "").startswith("Trainer(loader=Loader(sampler=") for frame in frames)
         odd, others = await call(client, "evaluate", expression="self.loader.sampler.__dict__")
         assert ([WRONG], "{'offset': 7}") == (odd["ranks"], odd["text"])
         assert ("{'offset': 0}", "fit train.py (running)") == (others["text"], others["place"])

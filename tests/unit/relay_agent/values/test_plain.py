@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from relay_agent.values import plain
-from relay_agent.values.contents import fingerprint
+from relay_agent.values.contents import fingerprint, in_full
 from relay_agent.values.plain import read_plain
 from relay_agent.values.presentation import short_repr
 from relay_core.agent_api.evaluation import Selection
@@ -172,3 +172,9 @@ def test_secrets(monkeypatch: pytest.MonkeyPatch):
     assert "***" == short_repr(read_plain(101, "config", config, ("element", "password")))
     assert "***" == short_repr(read_plain(101, "password", "one"))
     assert config == read_plain(None, "config", config)
+
+
+def test_attributes_with_arrays():
+    """Objects whose arrays differ have different checksums."""
+    first, second = (in_full(read_plain(101, "x", Point(1, np.full(64, value)))) for value in (1.0, 2.0))
+    assert "" != first[1] != second[1]
