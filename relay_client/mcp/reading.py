@@ -20,8 +20,11 @@ from relay_client.ui.text import format_ranks, parse_chosen_ranks
 from relay_client.verbs.hang import Hang
 from relay_client.verbs.stacks import Stacks
 from relay_client.verbs.values import Diff, Evaluate
-from relay_client.verbs.verb import Session, Verb
+from relay_client.verbs.verb import Session, Verb, check
+from relay_client.verbs.watch import GRADIENTS, Watch
+from relay_client.watching import HitOf, Watching, hit_as_object
 from relay_core.agent_api.announcement import State
+from relay_core.agent_api.watch import WAIT
 from relay_core.errors import NoListener, RelayDebugError, UsageError
 from relay_core.foreign import escape_controls
 
@@ -134,6 +137,33 @@ class Reading:
     async def compare(self, expression: str, ranks: str, seconds: float) -> Items:
         """Return which ranks differ in a value, and the first difference."""
         return await self.evaluate(expression, ranks, seconds, Diff)
+
+    async def watch(self, request: Watch, seconds: float) -> Items:
+        """Return what the ranks have reported about a watch, which ends with its last hit or when the time has expired.
+
+        Raises:
+            NoListener: no chosen rank has a process.
+            UsageError: an argument is invalid.
+        """
+        check(request)
+        line = "" if request.place == GRADIENTS else request.place
+        clock, watching = asyncio.get_running_loop().time, Watching(line, request.hits)
+        ends = clock() + seconds
+        try:
+            found = await self._poll(request, watching)
+            while not watching.end and (left := ends - clock()) > 0:
+                new = await self._poll(request, watching, wait=min(WAIT, left))
+                found += new
+                await asyncio.sleep(0 if new else POLL_INTERVAL)
+        finally:
+            last = await self._poll(request, watching, is_last=True)
+        found += last
+        notes = [*watching.notes(), *([] if found else [watching.why_no_hits(has_condition=bool(request.when))])]
+        return [*({"note": note} for note in notes), *(hit_as_object(*hit) for hit in found)]
+
+    async def _poll(self, request: Watch, watching: Watching, **fields: Any) -> list[HitOf]:
+        answer: Any = await self._session.perform(request.after_hits(watching.cursors, **fields))
+        return watching.received(answer.data)
 
     async def wait_for_stop(self, ranks: str, seconds: float, *, wait_for_all: bool) -> Items:
         """Return where the chosen ranks are once one or all of them are stopped, or once the time has expired."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.mcp.audit import AuditLog
 from relay_client.mcp.control import Control, Step
 from relay_client.mcp.reading import ControlRefused, Items, Reading
+from relay_client.verbs.watch import ACTIONS, CAPTURE, Watch
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError, UsageError
 from relay_core.net.tasks import TaskSet
@@ -125,7 +127,7 @@ async def serve(tunnels: Tunnels, audit: AuditLog, *, allow_control: bool) -> No
         server = _AuditedServer(audit)
         calls = _Calls(reading)
         _add_reading(server, calls, reading)
-        _add_control(server, calls, control)
+        _add_control(server, calls, control, reading)
         serving = TaskSet().spawn(server.run_stdio_async(), name="MCP server")
         await asyncio.shield(serving)  # cancelling the task would wait for a line on stdin
 
@@ -268,7 +270,7 @@ def _add_reading(server: MCPServer, calls: _Calls, reading: Reading) -> None:
         return await calls.read(reading.wait_for_stop(ranks, seconds, wait_for_all=wait_for_all))
 
 
-def _add_control(server: MCPServer, calls: _Calls, control: Control) -> None:
+def _add_control(server: MCPServer, calls: _Calls, control: Control, reading: Reading) -> None:
     @server.tool(annotations=CONTROLS)
     async def set_breakpoints(
         file: Annotated[str, Field(description="absolute path of the file on the node, as shown by the `stacks` tool")],
@@ -281,6 +283,27 @@ def _add_control(server: MCPServer, calls: _Calls, control: Control) -> None:
         The call is refused if an editor is debugging one of the ranks; the error names the editor's user.
         """
         return await calls.control("set_breakpoints", control.set_breakpoints(file, lines, condition, ranks))
+
+    @server.tool(annotations=CONTROLS)
+    async def watch(
+        place: Annotated[str, Field(description="FILE:LINE, the file by the end of its path; or 'nan', for gradients")],
+        expression: Expression = "",
+        *,
+        when: Annotated[str, Field(description="report only if this expression is true", max_length=2_000)] = "",
+        ranks: Ranks = "all",
+        hits: Annotated[int, Field(description="ends after so many hits of all ranks", ge=1, le=100)] = 10,
+        capture: Annotated[bool, Field(description="whether to add the local variables at each hit")] = False,
+        seconds: Seconds = 20.0,
+    ) -> ToolResult:
+        """Report values each time ranks reach a line, or gradients with a NaN; no rank stops. Requires --allow-control.
+
+        Returns after the last hit or `seconds`. An expression is executed in the job, just before the line.
+        """
+        then = CAPTURE if capture else ACTIONS[0]
+        request = Watch(
+            place, expression, ranks, when=when, hits=hits, then=then, lasts=seconds, watch_id=secrets.token_hex(8)
+        )
+        return await calls.control("watch", reading.watch(request, seconds))
 
     @server.tool(annotations=CONTROLS)
     async def continue_execution(ranks: Ranks = "all") -> ToolResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from relay_client.ui.text import LISTING
 from relay_client.verbs.verb import Answer, Command, Verb
@@ -107,6 +107,10 @@ class Watch(Verb):
     """Seconds to wait for a hit."""
     is_last: bool = False
     """Whether to remove the watch, after its last hits are returned."""
+
+    def after_hits(self, cursors: Mapping[int, int], **fields: Any) -> Watch:
+        """Return the next request, after the hits of each process with these numbers, by logical port, have arrived."""
+        return replace(self, after=tuple(Cursor(*cursor) for cursor in cursors.items()), **fields)
 
     def must_search(self, roster: Roster) -> bool:
         """Return whether to search first; a program that asks repeatedly relies on the periodic search."""

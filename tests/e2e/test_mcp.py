@@ -143,7 +143,7 @@ async def test_planted_bug_is_found_by_reading(relay: LocalRelay, tmp_path: Path
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {
             *("ranks", "stacks", "hang_verdict", "variables", "evaluate", "compare", "wait_for_stop"),
-            *("set_breakpoints", "continue_execution", "step", "detach"),
+            *("set_breakpoints", "watch", "continue_execution", "step", "detach"),
         } == set(tools)
         assert "expression" in tools["evaluate"].input_schema["required"]
 
@@ -180,8 +180,8 @@ async def test_planted_bug_is_found_by_reading(relay: LocalRelay, tmp_path: Path
         )
         assert "rank: Input should be greater than or equal to 0" == await refusal(client, "variables", rank=-1)
         assert "changes how the job runs" in await refusal(client, "set_breakpoints", file="train.py", lines=[LINE])
-        for tool in ("continue_execution", "step", "detach"):
-            assert "--allow-control" in await refusal(client, tool)
+        for tool, arguments in {"continue_execution": {}, "step": {}, "detach": {}, "watch": {"place": "nan"}}.items():
+            assert "--allow-control" in await refusal(client, tool, **arguments)
         assert "could execute code" in await refusal(client, "evaluate", expression="model.weights.clear()")
         (refused,) = await call(client, "evaluate", expression="model.touch")
         assert "reading 'touch' of Model would execute code" in refused["error"]
@@ -233,6 +233,13 @@ async def test_control_that_is_permitted(relay: LocalRelay, tmp_path: Path):
     script = str(tmp_path / "train.py")
     async with job(relay, tmp_path):
         async with agent(relay, tmp_path, "--allow-control") as client:
+            place = f"train.py:{LINE}"
+            options = {"place": place, "expression": "scale", "hits": 4, "capture": True, "seconds": 60}
+            (hit, *_more) = [item for item in await call(client, "watch", **options, ranks="2") if "note" not in item]
+            assert ("0.5", "0.5") == (hit["text"], hit["frames"][-1]["locals"]["scale"])
+            *_, note = await call(client, "watch", place=place, when="scale > 5", ranks="0", seconds=2)
+            assert "but the condition has not been true" in note["note"]
+            assert "invalid place: 'train.py'" in await refusal(client, "watch", place="train.py")
             set_in = await call(
                 client, "set_breakpoints", file=script, lines=[LINE], condition="rank == 2", ranks="2-3"
             )

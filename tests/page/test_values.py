@@ -88,9 +88,7 @@ async def test_values(relay: LocalRelay, tab: Page, tmp_path: Path) -> None:
         await tab.goto((await running.line("works once")).split()[-1])
         await tab.locator(".tile").nth(1).wait_for()
         assert await tab.get_by_role("option", name="in the selected rank").is_disabled()
-        await read(
-            tab, "trainer", "Read", "rank 0", "rank 1", "Trainer(weights={'fc': ndarray[64] float64}, name='<img"
-        )
+        await read(tab, "trainer", "Read", "rank 0", "rank 1", "Trainer(weights={'fc': ndarray[64] float64}, ")
         await read(tab, "trainer.name", "Read", "<img src=x onerror=alert(1)>")
         assert 0 == await tab.locator("img").count()
         await read(tab, "trainer.table", "Read", "[[0")

@@ -8,12 +8,11 @@ import contextlib
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from relay_client.cli.inspection.asking import Perform, performing
 from relay_client.ui.text import exact_duration
-from relay_client.verbs.watch import GRADIENTS, HOLD, LAST_SECONDS, Cursor, Watch
+from relay_client.verbs.watch import GRADIENTS, HOLD, LAST_SECONDS, Watch
 from relay_client.watching import HitOf, Watching, hit_as_object
 from relay_core.agent_api.watch import WAIT
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -112,8 +111,7 @@ class WatchLoop:
         Raises:
             RelayDebugError: the verb has failed.
         """
-        after = tuple(Cursor(*cursor) for cursor in self._watching.cursors.items())
-        answer: Any = (await self._perform(replace(self._request, after=after, **fields))).data
+        answer: Any = (await self._perform(self._request.after_hits(self._watching.cursors, **fields))).data
         return self._watching.received(answer)
 
     def _print(self, hits: Sequence[HitOf]) -> None:
