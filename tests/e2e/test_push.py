@@ -273,11 +273,10 @@ async def test_rank_that_waits_for_a_debugger(relay: LocalRelay, tmp_path: Path)
     async with running_job(relay, script, *options, launcher=ranks_launcher(2), cwd=tmp_path) as job:
         await job.line("waiting up to")
         pushed = await push_from(relay, tmp_path, local, "train.py")
+        waiting = "rank 0 is waiting for a debugger (breakpoint() at train.py:7)"
+        expected = f"train.py: replaced in ranks 0-1 immediately, because {waiting}"
+        assert [expected] == pushed.stdout.splitlines()[:1], pushed.stderr
         await until_logged(tmp_path, "new", (1,))
-    waiting = "rank 0 is waiting for a debugger (breakpoint() at train.py:7)"
-    assert f"train.py: replaced in ranks 0-1 immediately, because {waiting}" == pushed.stdout.splitlines()[0], (
-        pushed.stderr
-    )
 
 
 CLOSURE = MODEL.replace("def hook():\n        return net.weight", "def hook():\n        return net.weight + extra")

@@ -134,11 +134,11 @@ print(answers.decode())
 # language: keep - source of a program
 _LIE = """
 def endpoints_ports():
-    # Of debugpy's adapters, as their command lines show them to everybody.
+    # Of debugpy's adapters with this interpreter, as their command lines show them to everybody.
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\\0")
-            if b"--for-server" in words:
+            if b"--for-server" in words and words[0] == sys.argv[3].encode():
                 yield int(words[words.index(b"--for-server") + 1])
         except OSError:
             pass
@@ -152,7 +152,7 @@ for number in found:
         with socket.create_connection((host, number)) as connection:
             false = {"host": "127.0.0.1", "port": 9}
             connection.sendall(json.dumps({"client": false, "server": false}).encode())
-    except ConnectionError:  # that of another test
+    except ConnectionError:  # it has received its report already
         pass
 print("reported", flush=True)
 """
@@ -195,12 +195,15 @@ async def crowd_of_strangers(port: int, request: str, *, idle_port: int = 0) -> 
 
 
 @contextlib.asynccontextmanager
-async def lying_stranger() -> AsyncIterator[asyncio.StreamReader]:
+async def lying_stranger(python: Path) -> AsyncIterator[asyncio.StreamReader]:
     """As another user, report a false address of debugpy's adapter to the job that starts one within the block.
 
     What is yielded then has `reported`.
+
+    Args:
+        python: The interpreter that executes this adapter, and no other one: other tests are running.
     """
-    async with _stranger(_LIE, "127.0.0.1", "0") as process:
+    async with _stranger(_LIE, "127.0.0.1", "0", str(python)) as process:
         assert process.stdout is not None
         assert b"looking\n" == await asyncio.wait_for(process.stdout.readline(), DEADLINE)
         yield process.stdout

@@ -136,10 +136,13 @@ async def test_other_users_cannot_reach_the_debugger():
 
 
 @needs_second_user
-async def test_other_users_cannot_report_a_false_adapter():
+async def test_other_users_cannot_report_a_false_adapter(tmp_path):
     """Another user who reports an address of the adapter first, before the adapter itself, is ignored."""
+    (python := tmp_path / "python").symlink_to(sys.executable)
     code = """
         import threading
+        from relay_agent.debuggee import debugpy_start
+        debugpy_start.find_python = lambda: sys.argv[1]
         from relay_agent.debuggee.debugger import debugger
         print("ready", flush=True)
         sys.stdin.readline()
@@ -147,9 +150,9 @@ async def test_other_users_cannot_report_a_false_adapter():
         print(debugger.wait_for_attach(3600, threading.Event()), flush=True)
         sys.stdin.readline()
     """
-    async with job(code) as running:
+    async with job(code, str(python)) as running:
         assert "ready" == await running.line()
-        async with lying_stranger() as stranger:
+        async with lying_stranger(python) as stranger:
             running.process.stdin.write(b"\n")
             assert b"reported\n" == await asyncio.wait_for(stranger.readline(), DEADLINE)
             async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:

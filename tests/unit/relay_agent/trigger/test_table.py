@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from relay_agent.trigger import table
 from relay_agent.trigger.table import MAX_WATCHES, PAUSED
 from tests.support.machine.deadline import DEADLINE
 from tests.unit.relay_agent.trigger.conftest import Watched
@@ -184,8 +185,9 @@ def test_push_whose_end_is_lost(watched: Watched) -> None:
     assert ["1"] == client.texts("here", "loss")
 
 
-def test_many_watches(watched: Watched) -> None:
+def test_many_watches(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process refuses more watches than it has room for, until one has ended."""
+    monkeypatch.setattr(table, "LEASE", 100 * DEADLINE)  # to install so many may take longer than it
     _, client = watched(SOURCE)
     for number in range(MAX_WATCHES):
         assert "" == client.ask("here", id=f"{number}").error
