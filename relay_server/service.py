@@ -15,9 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay_core.errors import ConfigurationError
-from relay_core.net.tasks import TaskSet, cancel_and_wait, first_completed
-from relay_core.program import run
-from relay_core.program.run import raise_descriptor_limit
+from relay_core.net.tasks import TaskSet, first_completed
+from relay_core.program.run import run_until_stopped
 from relay_server.config.certificates import files_of, write_private
 from relay_server.config.file import load
 from relay_server.config.model import RelayConfig
@@ -133,8 +132,6 @@ def _keep_fixed_settings(config: RelayConfig, current: RelayConfig) -> RelayConf
 # The first SIGTERM or SIGINT starts a graceful shutdown; a second one ends the process immediately (exit status 130).
 # SIGHUP, or a change to one of the relay's files, reloads the configuration.
 
-FORCED = 130
-
 
 def serve_until_stopped(options: argparse.Namespace) -> int:
     """Serve until a signal; return the exit status.
@@ -154,51 +151,35 @@ def serve_until_stopped(options: argparse.Namespace) -> int:
             config = replace(config, honour_listener_selection=False)
         return config
 
-    return run.run(_serve(options.config, adjust, options.ready_file))
+    return run_until_stopped(_serve(options.config, adjust, options.ready_file))
 
 
-async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig], ready_file: Path | None) -> int:
-    stop, force = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def on_signal() -> None:
-        (force if stop.is_set() else stop).set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal)
-    raise_descriptor_limit()
+async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig], ready_file: Path | None) -> None:
+    """Serve until this is cancelled, then shut down gracefully; if it is cancelled again, immediately."""
     server = RelayServer(adjust(load(config_file)))
     await server.start()
     reloader = Reloader(server, config_file, adjust)
-    loop.add_signal_handler(signal.SIGHUP, reloader.request)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.request)
     try:
         async with contextlib.AsyncExitStack() as until_stopped:
             if (settings := server.config.management) is not None:
                 management = await until_stopped.enter_async_context(Management(server, settings))
                 logger.info("serving the management port on http://%s:%d", settings.bind, management.port)
             _report_ready(server, ready_file)
-            async with TaskSet() as tasks:
-                tasks.spawn(reloader.run(), name="reload")
-                await stop.wait()
-            logger.info(
-                "stopping: waiting up to %g s for connections to close (%d open); a second Ctrl-C exits immediately",
-                *(server.config.limits.drain_timeout, server.metrics().connections),
-            )
-            return await _stop(server, force)
+            try:
+                async with TaskSet() as tasks:
+                    tasks.spawn(reloader.run(), name="reload")
+                    await asyncio.Event().wait()  # until a signal cancels this
+            finally:
+                logger.info(
+                    "stopping: waiting up to %g s for connections to close (%d open); a second Ctrl-C exits "
+                    "immediately",
+                    *(server.config.limits.drain_timeout, server.metrics().connections),
+                )
+                await server.stop()
     finally:
         await server.kill()
         _remove_ready_file(ready_file)
-
-
-async def _stop(server: RelayServer, force: asyncio.Event) -> int:
-    """Shut down gracefully, or immediately once `force` is set; return the exit status."""
-    async with TaskSet() as tasks:
-        orderly = tasks.spawn(server.stop(), name="stop in order")
-        await first_completed(orderly, force.wait())
-        if orderly.done():
-            return 0
-        await cancel_and_wait(orderly)
-        return FORCED
 
 
 def _remove_ready_file(ready_file: Path | None) -> None:
