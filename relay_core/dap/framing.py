@@ -46,8 +46,6 @@ class MessageDecoder:
     def __init__(self, *, max_body: int = MAX_BODY) -> None:
         self._max_body = max_body
         self._buffer = bytearray()
-        self._expected: int | None = None
-        """Length of the body that comes next, or None if a header comes next."""
 
     def receive_data(self, data: bytes) -> list[Message]:
         """Take bytes and return the messages that they complete.
@@ -57,8 +55,16 @@ class MessageDecoder:
         """
         self._buffer += data
         messages = []
-        while (body := self._next_body()) is not None:
-            messages.append(parse(body))
+        while (found := find_body(self._buffer)) is not None:
+            start, length = found
+            # Checked before the body is received, so that a peer cannot make this side buffer it.
+            if length > self._max_body:
+                raise ProtocolError(f"a message of {length} bytes exceeds the limit of {self._max_body}")
+            end = start + length
+            if len(self._buffer) < end:
+                break
+            messages.append(parse(bytes(self._buffer[start:end])))
+            del self._buffer[:end]
         return messages
 
     def receive_eof(self) -> None:
@@ -67,29 +73,8 @@ class MessageDecoder:
         Raises:
             ProtocolError: the stream ends inside a message.
         """
-        if self._buffer or self._expected is not None:
+        if self._buffer:
             raise ProtocolError("the connection closed in the middle of a Debug Adapter Protocol message")
-
-    def _next_body(self) -> bytes | None:
-        if self._expected is None:
-            self._expected = self._next_length()
-        if self._expected is None or len(self._buffer) < self._expected:
-            return None
-        body = bytes(self._buffer[: self._expected])
-        del self._buffer[: self._expected]
-        self._expected = None
-        return body
-
-    def _next_length(self) -> int | None:
-        found = find_body(self._buffer)
-        if found is None:
-            return None
-        start, length = found
-        # Checked before the body is received, so that a peer cannot make this side buffer it.
-        if length > self._max_body:
-            raise ProtocolError(f"a message of {length} bytes exceeds the limit of {self._max_body}")
-        del self._buffer[:start]
-        return length
 
 
 def find_body(data: bytearray) -> tuple[int, int] | None:
