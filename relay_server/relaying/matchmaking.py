@@ -105,7 +105,7 @@ class Registry:
 def select_listeners(
     present: Sequence[ControlChannel],
     *,
-    choose: Callable[[int], int],
+    shuffle: Callable[[list[ControlChannel]], None],
     allowed: Collection[str] = (),
     disallowed: Collection[str] = (),
 ) -> list[ControlChannel]:
@@ -113,7 +113,7 @@ def select_listeners(
 
     Args:
         present: The listeners of the requested hybrid connection, the oldest first.
-        choose: Returns a random index below its argument.
+        shuffle: Puts a list into random order.
         allowed: Lower-case ids; if not empty, only these listeners are returned.
         disallowed: Lower-case ids of listeners that are not returned.
 
@@ -132,14 +132,9 @@ def select_listeners(
     # An agent that lost its network reconnects with the same id while its old channel still appears to be alive.
     newest = {listener.id.lower(): listener for listener in wanted}
     older = [listener for listener in reversed(wanted) if newest[listener.id.lower()] is not listener]
-    return [*_shuffled(list(newest.values()), choose), *older]
-
-
-def _shuffled(items: list[ControlChannel], choose: Callable[[int], int]) -> list[ControlChannel]:
-    shuffled = []
-    while items:
-        shuffled.append(items.pop(choose(len(items))))
-    return shuffled
+    first = list(newest.values())
+    shuffle(first)
+    return [*first, *older]
 
 
 # Matching of senders and listeners: which listeners are offered a sender, and what the outcome is.
@@ -186,7 +181,7 @@ class Matchmaker:
         honoured = self._config.honour_listener_selection
         return select_listeners(
             self.registry.listeners_of(connection),
-            choose=secrets.randbelow,
+            shuffle=secrets.SystemRandom().shuffle,
             allowed=request.allowed_listeners if honoured else (),
             disallowed=request.disallowed_listeners if honoured else (),
         )
