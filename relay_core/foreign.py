@@ -53,6 +53,8 @@ Line = NewType("Line", str)
 
 MAX_TEXT = 200
 """Maximum number of characters in a text from another machine, such as an exception message."""
+MAX_NAME = 64
+"""Maximum length of a user or owner name; these names appear in announcements, refusals and log lines."""
 MAX_NOTIFICATION = 4000
 """Maximum number of characters in a notification; VS Code shows the first 1,000."""
 MAX_FAILURE = 64 * 1024
@@ -156,6 +158,6 @@ def printable(value: object, limit: int = MAX_TEXT) -> str:
     return cleaned if len(cleaned) <= limit else f"{cleaned[: limit - 3]}..."
 
 
-def short_name(name: str, limit: int) -> str:
-    """Return the printable characters of a name, at most `limit` of them."""
-    return "".join(char for char in name[: 4 * limit] if char.isprintable())[:limit]
+def short_name(name: str) -> str:
+    """Return the printable characters of a name, at most `MAX_NAME` of them."""
+    return "".join(char for char in name[: 4 * MAX_NAME] if char.isprintable())[:MAX_NAME]

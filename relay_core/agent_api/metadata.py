@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from relay_core import foreign
+from relay_core.foreign import short_name
 from relay_core.records import Port, Wire
-
-MAX_NAME = 64
-"""Maximum length of a user or owner name; these names appear in announcements, refusals and log lines."""
 
 MAX_CONFLICTS = 20
 """Maximum number of conflicts that a client reports to one agent. Each one becomes a line in the job's log, and all of
@@ -18,11 +15,6 @@ them fit into one frame."""
 
 MAX_JOBS = 100
 """Maximum number of jobs that a client reports to one agent."""
-
-
-def short_name(name: str) -> str:
-    """Return the printable characters of a name, at most `MAX_NAME` of them."""
-    return foreign.short_name(name, MAX_NAME)
 
 
 _ShortName = Annotated[

@@ -15,8 +15,8 @@ from relay_core.foreign import (
     has_variable,
     notification,
     printable,
+    short_name,
 )
-from relay_core.foreign import short_name as short
 from tests.support.data.hostile_texts import HOSTILE_TEXTS, links_in, sequences_in
 
 ALL = pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
@@ -93,8 +93,8 @@ def test_terminal(text: str) -> None:
 @ALL
 def test_name(text: str) -> None:
     """A name is printable and short."""
-    assert short(text, 64).isprintable()
-    assert len(short(text, 64)) <= 64
+    assert short_name(text).isprintable()
+    assert len(short_name(text)) <= 64
 
 
 def test_variables() -> None:

@@ -22,13 +22,13 @@ from relay_core.agent_api.announcement import (
 )
 from relay_core.agent_api.metadata import (
     MAX_CONFLICTS,
-    MAX_NAME,
     ClientInfo,
     ClientStatus,
     PortConflict,
     StreamMetadata,
 )
 from relay_core.agent_api.usage import NodeUsage, ProcessUsage
+from relay_core.foreign import MAX_NAME
 from relay_core.records import encode, parse
 from relay_core.tunnel.frames import encode_json
 from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MAX_OPEN_METADATA
