@@ -159,7 +159,8 @@ async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig]
     server = RelayServer(adjust(load(config_file)))
     await server.start()
     reloader = Reloader(server, config_file, adjust)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.request)
+    if hasattr(signal, "SIGHUP"):  # not on Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.request)
     try:
         async with contextlib.AsyncExitStack() as until_stopped:
             if (settings := server.config.management) is not None:
