@@ -34,6 +34,9 @@ from relay_core.access_settings import (
     CONNECTION_STRING_SECRET_VARIABLE,
     KEY_VAULT_VARIABLE,
     NAMESPACE_VARIABLE,
+    TUNNEL_KEY_FILE_VARIABLE,
+    TUNNEL_KEY_SECRET_VARIABLE,
+    TUNNEL_KEY_VARIABLE,
     AccessSettings,
     Side,
 )
@@ -48,10 +51,12 @@ from relay_core.auth.sources import (
     in_order,
     local_sources,
     not_configured,
-    tunnel_key_sources,
+    read_secret_file,
+    source_of,
 )
 from relay_core.errors import ConfigurationError, RelayDebugError, UsageError
 from relay_core.hyco.address import Endpoint, FamilyName
+from relay_core.hyco.connection_string import parse_tunnel_key
 from relay_core.hyco.sas import Credential, Token
 
 logger = logging.getLogger(__name__)
@@ -239,13 +244,44 @@ class Search:
     def _entra_credential(self) -> EntraCredential:
         return EntraCredential(self.tokens, reuse_for=CLIENT_REUSE if self._side == "client" else 0.0)
 
-    # Tunnel key:
+    # Tunnel key, in order of precedence:
+    #
+    # 1. --tunnel-key-file             must not be readable by other users (0600)
+    # 2. --tunnel-key-secret           name of a Key Vault secret
+    # 3. TunnelKey= in the connection string
+    # 4. RELAY_TUNNEL_KEY              environment
+    # 5. RELAY_TUNNEL_KEY_FILE         environment; the file must not be readable by other users
+    # 6. RELAY_TUNNEL_KEY_SECRET       environment; name of a Key Vault secret
 
     def tunnel_key_sources(self, access: Access) -> list[Source[Awaitable[bytes]]]:
         """Return the sources of the tunnel key, including the connection string that `access` was read from."""
-        return tunnel_key_sources(
-            access.tunnel_key, self._settings, self._environ, vault=self._vault(), read_secret=self._read_secret
-        )
+        settings, environ, own_key = self._settings, self._environ, access.tunnel_key
+        given, in_secret = settings.tunnel_key_secret, environ.get(TUNNEL_KEY_SECRET_VARIABLE)
+
+        async def of_string() -> bytes:
+            return own_key or b""
+
+        async def of_variable(text: str) -> bytes:
+            return parse_tunnel_key(text, f"the tunnel key from {TUNNEL_KEY_VARIABLE}")
+
+        async def of_file(path: str) -> bytes:
+            return parse_tunnel_key(read_secret_file(path), f"the tunnel key from {path}")
+
+        async def of_secret(name: str) -> bytes:
+            return parse_tunnel_key(await self._read_secret(name), f"the tunnel key from Key Vault secret '{name}'")
+
+        def finding(secret: str | None) -> str:
+            return f"secret '{secret}' in {self._vault() or 'no vault'}"
+
+        in_string = Source("TunnelKey", "in the connection string", of_string)
+        return [
+            source_of("--tunnel-key-file", settings.tunnel_key_file, of_file, explicit=True),
+            source_of("--tunnel-key-secret", given, of_secret, finding(given), explicit=True),
+            in_string if own_key else Source("TunnelKey", "not in the connection string"),
+            source_of(TUNNEL_KEY_VARIABLE, environ.get(TUNNEL_KEY_VARIABLE), of_variable, "set"),
+            source_of(TUNNEL_KEY_FILE_VARIABLE, environ.get(TUNNEL_KEY_FILE_VARIABLE), of_file),
+            source_of(TUNNEL_KEY_SECRET_VARIABLE, in_secret, of_secret, finding(in_secret)),
+        ]
 
     # Key Vault:
 

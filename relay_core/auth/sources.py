@@ -1,4 +1,4 @@
-"""Local sources of the connection string and the tunnel key, in order of precedence, and the choice among them."""
+"""Sources of a setting and the choice among them, and the local sources of the connection string."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -17,13 +17,10 @@ from relay_core.access_settings import (
     CONNECTION_STRING_VARIABLE,
     OLD_NAME_VARIABLE,
     OLD_STRING_VARIABLE,
-    TUNNEL_KEY_FILE_VARIABLE,
-    TUNNEL_KEY_SECRET_VARIABLE,
-    TUNNEL_KEY_VARIABLE,
     AccessSettings,
 )
 from relay_core.errors import ConfigurationError
-from relay_core.hyco.connection_string import ConnectionString, parse_tunnel_key
+from relay_core.hyco.connection_string import ConnectionString
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +91,7 @@ def choose(sources: Sequence[Source[T]]) -> Source[T] | None:
     return next((source for source in in_order(sources) if source.read is not None), None)
 
 
-def _source_of(
+def source_of(
     name: str, given: str | None, read: Callable[[str], T], finding: str = "", *, explicit: bool = False
 ) -> Source[T]:
     """Return the source that an option or a variable selects; its text is the finding unless there is another."""
@@ -198,12 +195,12 @@ def local_sources(settings: AccessSettings, environ: Mapping[str, str]) -> list[
     in_variable, in_file = environ.get(CONNECTION_STRING_VARIABLE), environ.get(CONNECTION_STRING_FILE_VARIABLE)
     old, old_name = environ.get(OLD_STRING_VARIABLE), environ.get(OLD_NAME_VARIABLE)
     return [
-        _source_of("--connection-string", settings.connection_string, ConnectionText, "given", explicit=True),
-        _source_of("--connection-string-file", settings.connection_string_file, _in_file, explicit=True),
-        _source_of(CONNECTION_STRING_VARIABLE, in_variable, ConnectionText, "set"),
-        _source_of(CONNECTION_STRING_FILE_VARIABLE, in_file, _in_file),
+        source_of("--connection-string", settings.connection_string, ConnectionText, "given", explicit=True),
+        source_of("--connection-string-file", settings.connection_string_file, _in_file, explicit=True),
+        source_of(CONNECTION_STRING_VARIABLE, in_variable, ConnectionText, "set"),
+        source_of(CONNECTION_STRING_FILE_VARIABLE, in_file, _in_file),
         _config_file(Path(CONFIG_FILE)),
-        _source_of(OLD_STRING_VARIABLE, old, lambda text: ConnectionText(text, old_name), "set"),
+        source_of(OLD_STRING_VARIABLE, old, lambda text: ConnectionText(text, old_name), "set"),
     ]
 
 
@@ -245,59 +242,3 @@ def _config_file(path: Path) -> Source[ConnectionText]:
     if not path.is_file():
         return Source(str(path), "not in the working directory")
     return Source(str(path), "found", lambda: ConnectionText(*read_config_file(path)))
-
-
-# Sources of the tunnel key, in order of precedence.
-#
-# 1. --tunnel-key-file             must not be readable by other users (0600)
-# 2. --tunnel-key-secret           name of a Key Vault secret
-# 3. TunnelKey= in the connection string
-# 4. RELAY_TUNNEL_KEY              environment
-# 5. RELAY_TUNNEL_KEY_FILE         environment; the file must not be readable by other users
-# 6. RELAY_TUNNEL_KEY_SECRET       environment; name of a Key Vault secret
-
-
-def tunnel_key_sources(
-    from_connection_string: bytes | None,
-    settings: AccessSettings,
-    environ: Mapping[str, str],
-    *,
-    vault: str | None,
-    read_secret: Callable[[str], Awaitable[str]],
-) -> list[Source[Awaitable[bytes]]]:
-    """Return all sources by precedence, including those that are not present.
-
-    Args:
-        from_connection_string: The key in the connection string, if it has one.
-        settings: Explicit settings.
-        environ: The environment.
-        vault: The Key Vault, if one is given.
-        read_secret: Reads a secret from this Key Vault and may raise RelayDebugError.
-    """
-    in_variable, in_file = environ.get(TUNNEL_KEY_VARIABLE), environ.get(TUNNEL_KEY_FILE_VARIABLE)
-    given, in_secret = settings.tunnel_key_secret, environ.get(TUNNEL_KEY_SECRET_VARIABLE)
-
-    async def of_string() -> bytes:
-        return from_connection_string or b""
-
-    async def of_variable(text: str) -> bytes:
-        return parse_tunnel_key(text, f"the tunnel key from {TUNNEL_KEY_VARIABLE}")
-
-    async def of_file(path: str) -> bytes:
-        return parse_tunnel_key(read_secret_file(path), f"the tunnel key from {path}")
-
-    async def of_secret(name: str) -> bytes:
-        return parse_tunnel_key(await read_secret(name), f"the tunnel key from Key Vault secret '{name}'")
-
-    def finding(secret: str | None) -> str:
-        return f"secret '{secret}' in {vault or 'no vault'}"
-
-    in_string = Source("TunnelKey", "in the connection string", of_string)
-    return [
-        _source_of("--tunnel-key-file", settings.tunnel_key_file, of_file, explicit=True),
-        _source_of("--tunnel-key-secret", given, of_secret, finding(given), explicit=True),
-        in_string if from_connection_string else Source("TunnelKey", "not in the connection string"),
-        _source_of(TUNNEL_KEY_VARIABLE, in_variable, of_variable, "set"),
-        _source_of(TUNNEL_KEY_FILE_VARIABLE, in_file, of_file),
-        _source_of(TUNNEL_KEY_SECRET_VARIABLE, in_secret, of_secret, finding(in_secret)),
-    ]
