@@ -6,7 +6,8 @@ import re
 import time
 import uuid
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from urllib.parse import parse_qsl, unquote
 
 from relay_core.hyco.address import (
@@ -82,10 +83,16 @@ class RelayRequest(ABC):
     head: RequestHead
     raw_path: str
     """The path, as received, that begins with the hybrid connection's name."""
-    parameters: dict[str, str] = field(repr=False)
-    """The protocol's own parameters, with lower-case names."""
-    tracking: str
-    """`GUID_G0`."""
+
+    @cached_property
+    def parameters(self) -> dict[str, str]:
+        """The protocol's own parameters, with lower-case names."""
+        return parse_parameters(self.head.query)
+
+    @cached_property
+    def tracking(self) -> str:
+        """`GUID_G0`."""
+        return tracking_id(self.parameters.get("sb-hc-id"))
 
     @property
     def segments(self) -> list[str]:
@@ -129,13 +136,7 @@ class HybridRequest(RelayRequest):
     @classmethod
     def parse(cls, head: RequestHead) -> HybridRequest:
         """Parse a request for which `is_hybrid` is True."""
-        parameters = parse_parameters(head.query)
-        return cls(
-            head=head,
-            raw_path=head.path.split("/", 2)[2],
-            parameters=parameters,
-            tracking=tracking_id(parameters.get("sb-hc-id")),
-        )
+        return cls(head, head.path.split("/", 2)[2])
 
     @property
     def action(self) -> str:
@@ -217,9 +218,7 @@ class HttpRequest(RelayRequest):
         if head.method == "CONNECT":
             raise bad_request("The method CONNECT is not relayed")
         path = _ORIGIN.sub("", head.path)  # RFC 9112, 3.2.2: a server must accept the absolute form, too
-        parameters = parse_parameters(head.query)
-        tracking = tracking_id(parameters.get("sb-hc-id"))
-        return cls(head=head, raw_path=path.removeprefix("/"), parameters=parameters, tracking=tracking)
+        return cls(head, path.removeprefix("/"))
 
     @property
     def token(self) -> str | None:
