@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import ipaddress
 import os
 import socket
@@ -29,9 +30,8 @@ class PeerCheck:
         self, allowed: frozenset[int], log: Callable[[str], object], tables: SocketTables | None = None
     ) -> None:
         self._allowed = allowed
-        self._log = log
+        self._log_once = functools.cache(log)  # called for each text that it has not been called for
         self._tables = tables or shared_tables()
-        self._logged: set[str] = set()
 
     def admits(self, connection: socket.socket) -> bool:
         """Return True if an allowed user owns the other end of a connection that was just accepted."""
@@ -44,16 +44,11 @@ class PeerCheck:
         except OwnersNotShown:
             return True
         except OSError as error:
-            self._refuse(f"refused a connection, because its user cannot be determined: {_cause(error)}")
+            self._log_once(f"refused a connection, because its user cannot be determined: {_cause(error)}")
             return False
         if owner is not None and owner not in self._allowed:
-            self._refuse(f"refused a connection from another user of this machine (uid {owner})")
+            self._log_once(f"refused a connection from another user of this machine (uid {owner})")
         return owner in self._allowed
-
-    def _refuse(self, why: str) -> None:
-        if why not in self._logged:
-            self._logged.add(why)
-            self._log(why)
 
 
 async def until_accepted(connection: asyncio.WriteTransport, *, trust_unknown: bool) -> None:
