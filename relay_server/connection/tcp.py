@@ -6,7 +6,6 @@ import asyncio
 import errno
 import functools
 import ipaddress
-import itertools
 import logging
 import socket
 import sys
@@ -43,9 +42,8 @@ class Slots:
     def __init__(self, *, total: int, per_source: int) -> None:
         self._total = total
         self._per_source = per_source
-        self._slots: dict[str, dict[int, Callable[[], object]]] = {}
-        """Slots of each source by their number, the oldest first: what drops the connection."""
-        self._numbers = itertools.count()
+        self._slots: dict[str, dict[object, Callable[[], object]]] = {}
+        """Slots of each source, the oldest first: what drops the connection."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -61,10 +59,10 @@ class Slots:
             self._evict_from(source)
         elif self._count >= self._total:
             self.evict()
-        number = next(self._numbers)
-        self._slots.setdefault(source, {})[number] = drop
+        slot = object()
+        self._slots.setdefault(source, {})[slot] = drop
         self._count += 1
-        return functools.partial(self._release, source, number)
+        return functools.partial(self._release, source, slot)
 
     def evict(self) -> bool:
         """Drop the oldest connection from the source that has the most connections; return False if there are none."""
@@ -73,9 +71,9 @@ class Slots:
         self._evict_from(max(self._slots, key=lambda source: len(self._slots[source])))
         return True
 
-    def _release(self, source: str, number: int) -> None:
+    def _release(self, source: str, slot: object) -> None:
         slots = self._slots.get(source, {})
-        if slots.pop(number, None) is not None:
+        if slots.pop(slot, None) is not None:
             self._count -= 1
             if not slots:
                 del self._slots[source]
