@@ -168,16 +168,14 @@ class HttpService:
                 yield body
 
         response = await _handle(handler, HttpRequest(message, parts()))
-        bodiless = has_no_body(message.method or "", response.status)
-        if isinstance(response.body, bytes) and (bodiless or len(response.body) <= MAX_CONTROL_BODY):
-            text, content = _encode(message, response, bodiless=bodiless)
-            if len(text) <= MAX_CONTROL_BYTES:
-                try:
-                    await control.send(text, *([content] if content else []))
-                except ConnectionLost:
-                    logger.debug("the control channel was lost; sending the response to the request's address")
-                else:
-                    return
+        text, content = _encode(message, response)
+        if isinstance(content, bytes) and len(content) <= MAX_CONTROL_BODY and len(text) <= MAX_CONTROL_BYTES:
+            try:
+                await control.send(text, *([content] if content else []))
+            except ConnectionLost:
+                logger.debug("the control channel was lost; sending the response to the request's address")
+            else:
+                return
         websocket = await open_websocket(message.address, tls=self._tls)
         await self._respond(websocket, message, response)
 
@@ -200,15 +198,14 @@ class HttpService:
     async def _respond(self, websocket: WebSocket, request: Request, response: HttpResponse) -> None:
         """Send a response at the request's address."""
         try:
-            bodiless = has_no_body(request.method or "", response.status)
-            text, content = _encode(request, response, bodiless=bodiless)
+            text, content = _encode(request, response)
             await websocket.send(text)
-            if isinstance(response.body, bytes):
+            if isinstance(content, bytes):
                 if content:
                     await websocket.send(content)
-            elif not bodiless:
+            else:
                 first = True
-                async for part in response.body:
+                async for part in content:
                     if part:
                         await websocket.send_part(part, first=first, last=False)
                         first = False
@@ -250,15 +247,14 @@ async def _parts(websocket: WebSocket, *, has_body: bool) -> AsyncIterator[bytes
             yield part
 
 
-def _encode(request: Request, response: HttpResponse, *, bodiless: bool) -> tuple[str, bytes]:
-    """Return the response message, and the body if it is not streamed."""
-    headers = forwardable(response.headers)
-    content = response.body if isinstance(response.body, bytes) else b""
-    if request.method == "HEAD" and content:
-        headers["Content-Length"] = str(len(content))
-    has_body = not bodiless and (bool(content) or not isinstance(response.body, bytes))
-    message = Response(request.id, response.status, response.reason, headers, has_body=has_body)
-    return message.encode(), b"" if bodiless else content
+def _encode(request: Request, response: HttpResponse) -> tuple[str, bytes | AsyncIterable[bytes]]:
+    """Return the response message, and the body, which is b"" if there is none."""
+    headers, body = forwardable(response.headers), response.body
+    if request.method == "HEAD" and isinstance(body, bytes) and body:
+        headers["Content-Length"] = str(len(body))
+    if has_no_body(request.method or "", response.status):
+        body = b""
+    return Response(request.id, response.status, response.reason, headers, has_body=body != b"").encode(), body
 
 
 # The sender's side of HTTP over a hybrid connection: any HTTP client with the relay's token in a header.
