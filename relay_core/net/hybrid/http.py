@@ -129,23 +129,25 @@ class HttpService:
     Args:
         handler: Answers requests; None if the listener serves none.
         tls: TLS context for connections to the addresses of requests.
-        tasks: The listener's tasks.
     """
 
-    def __init__(self, handler: HttpHandler | None, *, tls: ssl.SSLContext, tasks: TaskSet) -> None:
+    def __init__(self, handler: HttpHandler | None, *, tls: ssl.SSLContext) -> None:
         self._handler = handler
         self._tls = tls
-        self._tasks = tasks
-        self._active = 0
+        self._tasks = TaskSet()
+        """One for each request that is being served."""
 
     def serve(self, message: Request, body: bytes, control: ControlSender) -> None:
         """Start a task that answers a request from a control channel."""
-        busy = self._active >= MAX_REQUESTS
+        busy = len(self._tasks) >= MAX_REQUESTS
         if message.method is None and (busy or self._handler is None):
             return  # the relay answers the sender after its time limit; connecting only to refuse would cost more
         handler = _busy if busy else self._handler or _not_served
-        self._active += 1
         self._tasks.spawn(self._serve(message, body, control, handler), name=f"HTTP request {message.id}")
+
+    async def close(self) -> None:
+        """Abandon the requests that are being served."""
+        await self._tasks.cancel_all()
 
     async def _serve(self, message: Request, body: bytes, control: ControlSender, handler: HttpHandler) -> None:
         try:
@@ -157,8 +159,6 @@ class HttpService:
             logger.info("an HTTP request ended before its response was sent (%d)", refusal.status)
         except RelayDebugError as error:
             logger.info("an HTTP request failed: %s", error.sentence)
-        finally:
-            self._active -= 1
 
     async def _serve_on_control(
         self, message: Request, body: bytes, control: ControlSender, handler: HttpHandler

@@ -25,7 +25,7 @@ from relay_core.hyco.outcome import closed_error, refused_listen
 from relay_core.hyco.sas import Credential, Token
 from relay_core.net.hybrid.http import ControlSender, HttpHandler, HttpService
 from relay_core.net.relay_tls import client_tls
-from relay_core.net.tasks import TaskSet, cancel_and_wait, frames_of
+from relay_core.net.tasks import TaskSet, frames_of
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.net.websocket.handshake import open_websocket
 from relay_core.net.websocket.opening_errors import HandshakeRefused
@@ -156,8 +156,7 @@ class HybridConnectionListener:
         that all messages show the same time although the two clocks drift."""
         self._offers: asyncio.Queue[Offer | None] = asyncio.Queue()
         self._tasks = TaskSet()
-        self._http = HttpService(handler, tls=self._tls, tasks=self._tasks)
-        self._runner: asyncio.Task[None] | None = None
+        self._http = HttpService(handler, tls=self._tls)
 
     @property
     def state(self) -> ListenerState:
@@ -170,7 +169,7 @@ class HybridConnectionListener:
         return self._machine.is_replacing_token
 
     async def __aenter__(self) -> HybridConnectionListener:
-        self._runner = self._tasks.spawn(self._run(), name=f"listen {self.endpoint.path}")
+        self._tasks.spawn(self._run(), name=f"listen {self.endpoint.path}")
         return self
 
     async def __aexit__(self, *_exc_info: object) -> None:
@@ -178,9 +177,8 @@ class HybridConnectionListener:
 
     async def close(self) -> None:
         """Close the control channel at once, so that the relay announces no further senders."""
-        if self._runner is not None:
-            await cancel_and_wait(self._runner)
         await self._tasks.cancel_all()
+        await self._http.close()
         self._machine.ended()
         self._offers.put_nowait(None)
 
