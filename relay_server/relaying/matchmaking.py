@@ -234,23 +234,18 @@ class Matchmaker:
             Refusal: No listener is connected, none answered in time, or the relay is shutting down.
         """
         loop = asyncio.get_running_loop()
+        deadline, control = loop.time() + limit, None
         # One listener at a time, as in Azure Relay: two that are offered the same sender would both connect, and one of
         # them would be refused.
-        remaining, deadline = iter(candidates), loop.time() + limit
-        control = next((each for each in remaining if each.offer(message)), None)
+        for control in (each for each in candidates if each.offer(message)):
+            waited: set[asyncio.Future[Any]] = {pending.outcome, control.gone}
+            await asyncio.wait(waited, timeout=deadline - loop.time(), return_when=asyncio.FIRST_COMPLETED)
+            # A listener has answered, or no time is left; a listener that is still connected keeps its offer.
+            if pending.outcome.done() or not control.gone.done():
+                return await self.outcome(pending, deadline - loop.time(), timed_out)
         if control is None:
             raise no_listeners()
-        while control is not None:
-            left = max(0.0, deadline - loop.time())
-            waited: set[asyncio.Future[Any]] = {pending.outcome, control.gone}
-            await asyncio.wait(waited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if pending.outcome.done() or not control.gone.done():
-                break  # a listener has answered, or no time is left; a listener that is still connected keeps its offer
-            control = next((each for each in remaining if each.offer(message)), None)
-        left = max(0.0, deadline - loop.time())
-        if control is None:
-            return await self.outcome(pending, min(left, GONE_TIMEOUT), no_listeners())
-        return await self.outcome(pending, left, timed_out)
+        return await self.outcome(pending, min(deadline - loop.time(), GONE_TIMEOUT), no_listeners())
 
     async def outcome(self, pending: PendingSender, limit: float, timed_out: Refusal) -> Outcome:
         """Return what a listener did.
