@@ -208,9 +208,8 @@ class ControlChannel(Owner):
         self._timers["expiry"] = self._loop.call_later(min(remaining, 60.0), self._expire_or_wait)
 
     def _end(self) -> None:
-        for name in ("expiry", "recycle"):
-            if timer := self._timers.pop(name, None):
-                timer.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
         if not self._is_ended:
             self._is_ended = True
             self._on_ended(self)

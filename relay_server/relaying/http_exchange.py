@@ -19,7 +19,7 @@ from relay_core.errors import ProtocolError
 from relay_core.hyco.http import MAX_CONTROL_BODY, Response, forwardable, has_no_body
 from relay_core.hyco.messages import parse_listener_message
 from relay_core.net.tasks import TaskSet
-from relay_core.ws.frames import BINARY, CONTINUATION, Chunk
+from relay_core.ws.frames import BINARY, CONTINUATION, MAX_PAYLOAD, Chunk
 from relay_server.config.model import Limits
 from relay_server.connection.request_reader import HttpSender
 from relay_server.protocol.http import CONTINUE, response_head
@@ -30,9 +30,6 @@ from relay_server.relaying.rendezvous import HttpRendezvous
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
-MAX_FRAME = 32 * 1024
-"""Maximum size in bytes of a body's frames, as in Azure."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +122,8 @@ class HttpExchange:
             opcode = BINARY
             while part:
                 self.bytes_to_listener += len(part)
-                for start in range(0, len(part), MAX_FRAME):
-                    await self._in_time(listener.send(Chunk(opcode, part[start : start + MAX_FRAME], fin=False)))
+                for start in range(0, len(part), MAX_PAYLOAD):
+                    await self._in_time(listener.send(Chunk(opcode, part[start : start + MAX_PAYLOAD], fin=False)))
                     opcode = CONTINUATION
                 part = await self._body_part()
             if opcode == CONTINUATION:
