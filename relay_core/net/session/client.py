@@ -33,9 +33,8 @@ import enum
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from relay_core.errors import RelayDebugError
 from relay_core.hyco.backoff import AttemptBudget, Backoff
@@ -189,7 +188,7 @@ class ClientTunnel:
             while not self._session.over:
                 # Returns when the transport is lost, may be lost soon, or is old; in all cases a new one is
                 # attached.
-                await self._first_of(current, self._replace.wait(), timeout=MAX_TRANSPORT_AGE)
+                await first_completed(current, self._replace.wait(), self.driver.over.wait(), timeout=MAX_TRANSPORT_AGE)
                 self._replace.clear()
                 if current.done() and not self._session.over:
                     self._set(LinkState.RECONNECTING, current.result())
@@ -229,7 +228,8 @@ class ClientTunnel:
         prompt = self._is_prompt_allowed()
         while not self._session.over:
             self._hurry.clear()
-            await self._first_of(self._hurry.wait(), timeout=self._backoff.next_delay(prompt=prompt))
+            delay = self._backoff.next_delay(prompt=prompt)
+            await first_completed(self._hurry.wait(), self.driver.over.wait(), timeout=delay)
             if self._session.over:
                 break
             try:
@@ -249,10 +249,6 @@ class ClientTunnel:
         """Return whether a debugger is waiting for the next attempt and the budget allows a prompt attempt."""
         is_needed = bool(self.driver.streams) and not self.usable
         return is_needed and self._budget.take(asyncio.get_running_loop().time())
-
-    async def _first_of(self, *awaitables: Coroutine[Any, Any, Any] | asyncio.Task[Any], timeout: float) -> None:
-        """Wait for one of the awaitables, for the end of the session, or for the timeout."""
-        await first_completed(*awaitables, self.driver.over.wait(), timeout=timeout)
 
     def _on_tick(self, woke_up: bool) -> None:
         if woke_up:  # the network path probably changed during sleep: test the transport now, and dial without delay
