@@ -95,15 +95,13 @@ class AgentTunnels:
         self._on_status = on_status
         self._on_over = on_over
         self._on_contact = on_contact
-        self._statuses: dict[bytes, Mapping[str, object]] = {}
-        """The last status of each session."""
         self._grace = grace or Grace()
         self._drivers: dict[bytes, SessionDriver] = {}
 
     @property
     def statuses(self) -> list[Mapping[str, object]]:
         """The last status of each client that has sent one and whose session has not ended."""
-        return list(self._statuses.values())
+        return [driver.peer_status for driver in self._drivers.values() if driver.peer_status is not None]
 
     @property
     def streams(self) -> int:
@@ -198,18 +196,13 @@ class AgentTunnels:
             # While a debugger is attached, ending the session would resume the job and remove its breakpoints.
             session.grace = self._grace.in_use if driver.streams else self._grace.idle
 
-        def status_received(status: Mapping[str, object]) -> None:
-            self._statuses[session.id] = status
-            self._on_status(status)
-
         def over() -> None:
             self._drivers.pop(session.id, None)
-            self._statuses.pop(session.id, None)
             self.table.sweep(asyncio.get_running_loop().time())
             self._on_over()
 
         driver = SessionDriver(
-            session, on_open=opened, on_status=status_received, on_streams=streams_changed, on_over=over
+            session, on_open=opened, on_status=self._on_status, on_streams=streams_changed, on_over=over
         )
         session.grace = self._grace.idle
         self._drivers[session.id] = driver

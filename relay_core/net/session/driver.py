@@ -67,6 +67,8 @@ class SessionDriver:
         """When data was last received from the peer, in the loop's time."""
         self.over = asyncio.Event()
         """Set when the session is over; `session.over` has the reason."""
+        self.peer_status: Mapping[str, object] | None = None
+        """The peer's last status, if it has sent one."""
         self._on_open = on_open
         self._on_status = on_status
         self._on_round_trip = on_round_trip
@@ -301,6 +303,7 @@ class SessionDriver:
         elif isinstance(event, events.StreamOpened):
             self._opened(event)
         elif isinstance(event, events.StatusReceived):
+            self.peer_status = event.status
             self._on_status(event.status)
         elif isinstance(event, events.RoundTrip):
             self._on_round_trip(event.seconds)
