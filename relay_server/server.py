@@ -49,7 +49,9 @@ class RelayServer:
         self.ca_file: Path | None = None
         """Certificate of the private CA, once started; None if the user supplied the server certificate."""
         self._gateway = Gateway(config, authorizer=_authorizer(config), public_address=lambda: self.public_address)
-        self._acceptor: Acceptor | None = None
+        self._acceptor = Acceptor(self._accepted, self._free_descriptor)
+        self.is_serving = False
+        """True while the server accepts connections."""
         limits = config.limits
         # Agents' rendezvous have their own budget; otherwise, whoever opens the most connections would displace them.
         self._unauthenticated_others, self._unauthenticated_agents = (
@@ -88,12 +90,11 @@ class RelayServer:
         self._use_certificate(self.config)
         if not is_loopback(self.config.bind):
             logger.warning("listening on %s: anyone who can reach this machine can reach the relay", self.config.bind)
-        acceptor = Acceptor(self._accepted, self._free_descriptor)
         try:
-            self.port = await acceptor.open(self.config.bind, self.port)
+            self.port = await self._acceptor.open(self.config.bind, self.port)
         except OSError as error:
             raise _bind_error(error, self.config.bind, self.port) from error
-        self._acceptor = acceptor
+        self.is_serving = True
 
     def reload(self, config: RelayConfig) -> None:
         """Use the certificate, rules, JWT issuers and hybrid connections of a configuration; connections continue.
@@ -117,10 +118,10 @@ class RelayServer:
 
     async def stop(self) -> None:
         """Shut down gracefully: stop accepting, refuse waiting senders, close all WebSockets, then drop the rest."""
-        if self._acceptor is None:
+        if not self.is_serving:
             return
-        acceptor, self._acceptor = self._acceptor, None
-        await acceptor.close()
+        self.is_serving = False
+        await self._acceptor.close()
         self._gateway.drain()
         for control in self._gateway.matchmaker.registry.listeners:
             control.close(1001, "The relay is shutting down")
@@ -131,9 +132,8 @@ class RelayServer:
 
     async def kill(self) -> None:
         """Shut down immediately: drop every connection without a Close frame."""
-        if self._acceptor is not None:
-            acceptor, self._acceptor = self._acceptor, None
-            await acceptor.close()
+        self.is_serving = False
+        await self._acceptor.close()
         self.drop_all()
         await self._tasks.cancel_all()
         await self._wait_until_empty()
@@ -151,11 +151,6 @@ class RelayServer:
         """Drop every connection, like a network failure."""
         for connection in list(self._connections):
             connection.abort()
-
-    @property
-    def is_serving(self) -> bool:
-        """True while the server accepts connections."""
-        return self._acceptor is not None
 
     def listener_counts(self) -> dict[str, int]:
         """Return the number of listeners of each hybrid connection."""
@@ -221,7 +216,7 @@ class RelayServer:
         )
 
     def _connected(self, connection: Connection) -> None:
-        if self._acceptor is None:  # its TLS handshake was in progress when the server stopped
+        if not self.is_serving:  # its TLS handshake was in progress when the server stopped
             connection.abort()
             return
         self._connections.add(connection)
