@@ -149,6 +149,7 @@ class Connection(asyncio.BufferedProtocol):
         self.leave_budget: Callable[[], None] = lambda: None
         """Called when the connection no longer counts as unauthenticated."""
         self.remote: tuple[str, int] = ("", 0)
+        """The peer's host and port; set by the server that has accepted the connection."""
         self.reading_paused = False
         self.writing_paused = False
 
@@ -204,9 +205,6 @@ class Connection(asyncio.BufferedProtocol):
         """Report the connection when TLS is established."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER, low=WRITE_LOW_WATER)
-        peer = transport.get_extra_info("peername")
-        if isinstance(peer, tuple):
-            self.remote = (str(peer[0]), int(peer[1]))
         self._made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
