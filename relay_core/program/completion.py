@@ -11,8 +11,6 @@ from collections.abc import Iterator
 
 from relay_core.program.parser import commands_of
 
-SHELLS = ("bash", "zsh", "fish")
-
 
 def add_completion_command(
     parser: argparse.ArgumentParser, commands: argparse._SubParsersAction[argparse.ArgumentParser]
@@ -31,13 +29,12 @@ def add_completion_command(
         f"fish, write the output to ~/.config/fish/completions/{parser.prog}.fish.",
         argument_default=argparse.SUPPRESS,
     )
-    added.add_argument("shell", choices=SHELLS, help="your shell")
+    added.add_argument("shell", choices=_SCRIPTS, help="your shell")
     added.set_defaults(command=functools.partial(_print_script, parser), keeps_running=False)
 
 
 def _print_script(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
-    scripts = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
-    print(scripts[arguments.shell](parser), end="")  # noqa: T201 - the requested output
+    print(_SCRIPTS[arguments.shell](parser), end="")  # noqa: T201 - the requested output
     return 0
 
 
@@ -113,6 +110,9 @@ def fish_script(parser: argparse.ArgumentParser) -> str:
         if name and (positional := " ".join(_positional_words(command))):
             lines.append(f"{start} -f -a '{positional}'")
     return "\n".join(lines) + "\n"
+
+
+_SCRIPTS = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
 
 
 def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
