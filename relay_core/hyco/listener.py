@@ -159,7 +159,10 @@ class ListenerStateMachine:
 
     def _is_permanent(self, error: RelayDebugError, now: float) -> bool:
         if self._role_grace.concerns(error):
-            return self._is_refused_for_good(error, now)
+            if self._role_grace.allows_retry(now=now):
+                return False
+            self.error = refused_for_good(error)
+            return True
         if isinstance(error, Unauthorized):
             self._refusals += 1
             return self._refusals > 1  # the first may be a token that expired, or was renewed too late
@@ -169,9 +172,3 @@ class ListenerStateMachine:
         if isinstance(error, HybridConnectionNotFound):
             return now - self._started_at >= NOT_FOUND_GRACE
         return not error.retryable
-
-    def _is_refused_for_good(self, error: RelayDebugError, now: float) -> bool:
-        if self._role_grace.allows_retry(now=now):
-            return False
-        self.error = refused_for_good(error)
-        return True
