@@ -82,7 +82,8 @@ class Gateway:
         self.refused = 0
         """Number of requests that the relay itself refused."""
         self._config = config
-        self._draining = False
+        self.is_draining = False
+        """True while the relay shuts down."""
         self._idle: dict[Connection, None] = {}
         """Connections whose next request has not arrived, the oldest first."""
         self._listener_sources: Counter[str] = Counter()
@@ -96,7 +97,7 @@ class Gateway:
 
     def drain(self) -> None:
         """Refuse waiting senders, and close connections that are waiting for another request."""
-        self._draining = True
+        self.is_draining = True
         self.matchmaker.rendezvous.refuse_all(refusals.shutting_down())
         for connection in list(self._idle):
             connection.close()
@@ -181,7 +182,7 @@ class Gateway:
             counters.count_refusal(of_listener=False, status=refusal.status)
             self.refuse(handshake.connection, refusal, tracking=tracking, system=system, linger=linger)
             return None
-        if following is not None and self._draining:
+        if following is not None and self.is_draining:
             handshake.connection.close()
             return None
         return following

@@ -95,6 +95,7 @@ class RelayServer:
         except OSError as error:
             raise _bind_error(error, self.config.bind, self.port) from error
         self.is_serving = True
+        self._gateway.is_draining = False
 
     def reload(self, config: RelayConfig) -> None:
         """Use the certificate, rules, JWT issuers and hybrid connections of a configuration; connections continue.

@@ -13,6 +13,7 @@ from relay_server.metrics import Metrics
 from relay_server.protocol.http import MAX_HEAD_BYTES
 from relay_server.server import RelayServer
 from tests.integration.relay_server.conftest import KEYS
+from tests.integration.relay_server.http_requests import ask, ask_again, get_request, respond
 from tests.integration.relay_server.waiting import eventually
 from tests.support.network.raw_websocket import CLOSE, TEXT, RawConnection, finish_websocket, refused
 
@@ -56,6 +57,18 @@ async def test_a_relay_can_be_stopped_and_started_again_on_its_port(relay):
     await relay.server.start()
     assert port == relay.server.port
     await relay.pair()
+
+
+async def test_a_relay_that_was_started_again_keeps_connections_open(relay):
+    """A sender may use its connection for another HTTP request, as before the stop."""
+    await relay.server.stop()
+    await relay.server.start()
+    control = await relay.listen()
+    sender = await ask(relay)
+    for _ in range(2):
+        await respond(control, await get_request(control))
+        assert 200 == (await sender.answer()).status
+        await ask_again(relay, sender)
 
 
 async def test_a_stop_takes_leave_of_everybody(relay):
