@@ -194,22 +194,19 @@ class RelayServer:
 
     async def _shake_hands(self, unowned: list[socket.socket], connection: Connection) -> bool:
         """Return True when TLS is established; a connection that sends nothing needs 10 KiB until the time limit."""
-        transport: asyncio.BaseTransport | None = None
+        machine = TlsMachine(cast("ssl.SSLContext", self._context), server_side=True)
+        tls = TlsTransport(connection, machine, is_proven=False)
         try:
             async with timeout(TLS_HANDSHAKE_TIMEOUT):
-                machine = TlsMachine(cast("ssl.SSLContext", self._context), server_side=True)
-                tls = TlsTransport(connection, machine, is_proven=False)
-                transport, _ = await asyncio.get_running_loop().connect_accepted_socket(lambda: tls, unowned.pop())
+                await asyncio.get_running_loop().connect_accepted_socket(lambda: tls, unowned.pop())
                 await tls.established
-        except (OSError, *TIMEOUT_ERRORS) as error:  # includes TLS errors
+        except BaseException as error:  # also if cancelled: nothing else would close the connection
+            tls.abort()
+            if not isinstance(error, (OSError, *TIMEOUT_ERRORS)):  # these include TLS errors
+                raise
             logger.debug("a TLS handshake failed: %s", error)
             return False
-        else:
-            transport = None
-            return True
-        finally:
-            if transport is not None:
-                cast("asyncio.Transport", transport).abort()
+        return True
 
     def _free_descriptor(self) -> bool:
         return (
