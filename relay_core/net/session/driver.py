@@ -63,7 +63,8 @@ class SessionDriver:
     ) -> None:
         self.session = session
         keep_freed_memory()
-        self.received_at = asyncio.get_running_loop().time()
+        self._now = asyncio.get_running_loop().time
+        self.received_at = self._now()
         """When data was last received from the peer, in the loop's time."""
         self.over = asyncio.Event()
         """Set when the session is over; `session.over` has the reason."""
@@ -74,8 +75,6 @@ class SessionDriver:
         self._on_round_trip = on_round_trip
         self._on_streams = on_streams
         self._on_over = on_over
-        self._loop = asyncio.get_running_loop()
-        self._now = self._loop.time
         self._streams: dict[int, SessionStream] = {}
         self._work = asyncio.Event()
         """Set when there is work for the writing tasks."""
