@@ -67,14 +67,12 @@ class SessionTable:
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))
 
-    def sweep(self, now: float) -> list[Session]:
-        """Check the deadlines of all sessions; remove and return those that are over, each with its last events."""
+    def sweep(self, now: float) -> None:
+        """Check the deadlines of all sessions, and remove those that are over; each keeps its last events."""
         for session in self:
             session.tick(now)
-        over = [session for session in self if session.over]
-        for session in over:
-            del self._sessions[session.id]
-        return over
+            if session.over:
+                del self._sessions[session.id]
 
     def begin(self, hello: Greeting, entropy: bytes, trailing: bytes, now: float) -> Attached | NotAttached:
         """Create a session for a HELLO, which `trailing` bytes follow; the reply is the WELCOME frame."""
