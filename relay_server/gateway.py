@@ -46,7 +46,7 @@ from relay_server.protocol.requests import (
     new_guid,
 )
 from relay_server.relaying.control import ControlChannel
-from relay_server.relaying.http_exchange import HttpExchange, RequestMessages
+from relay_server.relaying.http_exchange import HttpExchange
 from relay_server.relaying.matchmaking import Matchmaker
 from relay_server.relaying.rendezvous import ControlResponse, HttpRendezvous, PendingSender, Rejection, RelayedPair
 
@@ -388,8 +388,9 @@ class Gateway:
         limits = self._config.limits
         with self.matchmaker.pending(hybrid_connection, request, handshake) as pending:
             body = await exchange.small_body()
-            messages = self._request_messages(hybrid_connection, request, pending)
-            control, complete = _send_request(self.matchmaker.candidates(hybrid_connection, request), messages, body)
+            short, full = self._request_messages(hybrid_connection, request, pending)
+            candidates = self.matchmaker.candidates(hybrid_connection, request)
+            control, complete = _send_request(candidates, short, full, body)
             if complete:
                 control.expect_response(pending)
                 exchange.bytes_to_listener += len(body or b"")
@@ -403,12 +404,13 @@ class Gateway:
         elif isinstance(outcome, ControlResponse):
             await exchange.respond(outcome.response, outcome.body)
         elif isinstance(outcome, HttpRendezvous):
-            await exchange.relay(outcome, None if complete else messages)
+            await exchange.relay(outcome, None if complete else full)
         self.counters.of(hybrid_connection.path).http_requests += exchange.responded
 
     def _request_messages(
         self, hybrid_connection: HybridConnection, request: HttpRequest, pending: PendingSender
-    ) -> RequestMessages:
+    ) -> tuple[str, Callable[[bool], str]]:
+        """Return the `request` message in the short form, and what returns the full one with or without a body."""
         address = request.address("request", public=self._public_address(), identity=pending.id, secret=pending.secret)
 
         def full(has_body: bool) -> str:
@@ -421,7 +423,7 @@ class Gateway:
                 needs_token=hybrid_connection.requires_client_authorization,
             )
 
-        return RequestMessages(Request(address).encode(), full)
+        return Request(address).encode(), full
 
     # Metrics:
 
@@ -443,7 +445,7 @@ class Gateway:
 
 
 def _send_request(
-    candidates: list[ControlChannel], messages: RequestMessages, body: bytes | None
+    candidates: list[ControlChannel], short: str, full: Callable[[bool], str], body: bytes | None
 ) -> tuple[ControlChannel, bool]:
     """Send a request to the first listener that can receive it.
 
@@ -455,7 +457,7 @@ def _send_request(
     """
     for control in candidates:
         complete = body is not None and (not body or control.takes_bodies)
-        message = messages.full(bool(body)) if complete else messages.short
+        message = full(bool(body)) if complete else short
         if control.offer(message, (body or b"") if complete else b""):
             return control, complete
     raise refusals.no_listeners()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -30,15 +29,6 @@ from relay_server.relaying.rendezvous import HttpRendezvous
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class RequestMessages:
-    """The short and the full form of the `request` message for a request."""
-
-    short: str
-    full: Callable[[bool], str]
-    """Returns the full message; the argument states whether a message with the body follows."""
 
 
 class HttpExchange:
@@ -93,19 +83,20 @@ class HttpExchange:
 
         await self._respond(response, pieces(), length=len(body))
 
-    async def relay(self, listener: HttpRendezvous, messages: RequestMessages | None) -> None:
+    async def relay(self, listener: HttpRendezvous, message: Callable[[bool], str] | None) -> None:
         """Exchange request and response over a rendezvous.
 
         Args:
             listener: The listener's connection.
-            messages: The request, unless the listener has received it on its control channel.
+            message: Returns the full `request` message, given whether a body follows; None if the listener has
+                received it on its control channel.
 
         Raises:
             Refusal: The listener or the sender does not send what is expected, or does not send it in time.
         """
         try:
             async with TaskSet() as tasks:
-                upload = None if messages is None else tasks.spawn(self._upload(listener, messages), name="upload")
+                upload = None if message is None else tasks.spawn(self._upload(listener, message), name="upload")
                 response = await self._response_of(listener, upload)
                 await self._respond(response, self._body_of(listener, response), length=None)
         except BaseException:
@@ -113,12 +104,12 @@ class HttpExchange:
             raise
         listener.close()
 
-    async def _upload(self, listener: HttpRendezvous, messages: RequestMessages) -> Refusal | None:
+    async def _upload(self, listener: HttpRendezvous, message: Callable[[bool], str]) -> Refusal | None:
         """Send the request and its body as one binary message; return the error that ended it."""
         try:
             part = await self._body_part()
             # Some official clients interpret an empty binary message as the end of the stream.
-            await self._in_time(listener.send_text(messages.full(bool(part))))
+            await self._in_time(listener.send_text(message(bool(part))))
             opcode = BINARY
             while part:
                 self.bytes_to_listener += len(part)
