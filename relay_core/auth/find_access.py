@@ -24,7 +24,7 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
@@ -155,23 +155,15 @@ class Search:
         settings: Explicit settings.
         side: Selects the Entra identities.
         tls: TLS context for Key Vault and Entra ID; None for the system's certificate authorities.
-        environ: Defaults to the environment of this process.
         deadline: Seconds for each source that needs the network.
     """
 
     def __init__(
-        self,
-        settings: AccessSettings,
-        *,
-        side: Side,
-        tls: ssl.SSLContext | None = None,
-        environ: Mapping[str, str] | None = None,
-        deadline: float = DEADLINE,
+        self, settings: AccessSettings, *, side: Side, tls: ssl.SSLContext | None = None, deadline: float = DEADLINE
     ) -> None:
         self._settings = settings
         self._side: Side = side
         self._tls = tls
-        self._environ = os.environ if environ is None else environ
         self._deadline = deadline
 
     @cached_property
@@ -188,7 +180,7 @@ class Search:
 
     def access_sources(self) -> list[Source[Awaitable[Access]]]:
         """Return the sources of address and credential; `choose` puts explicit ones first."""
-        local = [self._local(source) for source in local_sources(self._settings, self._environ)]
+        local = [self._local(source) for source in local_sources(self._settings, os.environ)]
         return [*local, self._key_vault(), self._entra()]
 
     def not_configured(self) -> ConfigurationError:
@@ -220,7 +212,7 @@ class Search:
         return Source(KEY_VAULT, f"secret '{name}' in {vault}", read_access, explicit=explicit)
 
     def _entra(self) -> Source[Awaitable[Access]]:
-        namespace = self._settings.namespace or self._environ.get(NAMESPACE_VARIABLE)
+        namespace = self._settings.namespace or os.environ.get(NAMESPACE_VARIABLE)
         if not namespace:
             return Source(ENTRA_ID, f"no namespace given (--namespace, {NAMESPACE_VARIABLE})")
 
@@ -255,7 +247,7 @@ class Search:
 
     def tunnel_key_sources(self, access: Access) -> list[Source[Awaitable[bytes]]]:
         """Return the sources of the tunnel key, including the connection string that `access` was read from."""
-        settings, environ, own_key = self._settings, self._environ, access.tunnel_key
+        settings, environ, own_key = self._settings, os.environ, access.tunnel_key
         given, in_secret = settings.tunnel_key_secret, environ.get(TUNNEL_KEY_SECRET_VARIABLE)
 
         async def of_string() -> bytes:
@@ -286,10 +278,10 @@ class Search:
     # Key Vault:
 
     def _secret(self) -> str | None:
-        return self._settings.connection_string_secret or self._environ.get(CONNECTION_STRING_SECRET_VARIABLE)
+        return self._settings.connection_string_secret or os.environ.get(CONNECTION_STRING_SECRET_VARIABLE)
 
     def _vault(self) -> str | None:
-        return self._settings.key_vault or self._environ.get(KEY_VAULT_VARIABLE)
+        return self._settings.key_vault or os.environ.get(KEY_VAULT_VARIABLE)
 
     def _missing_vault(self, name: str | None) -> ConfigurationError | None:
         if not name or self._vault():

@@ -52,9 +52,13 @@ def key_file(directory: Path, key: str) -> str:
         ({"connection_string": "x", "connection_string_file": "f"}, {}, "--connection-string"),
     ],
 )
-def test_which_source_is_used(settings: dict[str, str], environ: dict[str, str], expected: str | None) -> None:
+def test_which_source_is_used(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], environ: dict[str, str], expected: str | None
+) -> None:
     """What is named explicitly comes before what the environment holds; within each, the documented order counts."""
-    source = choose(Search(AccessSettings(**settings), side="agent", environ=environ).access_sources())
+    for name, text in environ.items():
+        monkeypatch.setenv(name, text)
+    source = choose(Search(AccessSettings(**settings), side="agent").access_sources())
     assert expected == (source.name if source else None)
 
 
