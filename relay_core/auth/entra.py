@@ -130,20 +130,13 @@ class EntraCredential:
     Args:
         source: Provides tokens.
         reuse_for: Seconds for which a token is reused.
-        role_grace: Seconds for which a refusal by the relay may be temporary.
         clock: Returns Unix seconds.
     """
 
-    def __init__(
-        self,
-        source: TokenSource,
-        *,
-        reuse_for: float = 0.0,
-        role_grace: float = ROLE_PROPAGATION,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    role_grace = ROLE_PROPAGATION
+
+    def __init__(self, source: TokenSource, *, reuse_for: float = 0.0, clock: Callable[[], float] = time.time) -> None:
         self.source = source
-        self.role_grace = role_grace
         self._reuse_for = reuse_for
         self._clock = clock
         self._last: Token | None = None
