@@ -24,7 +24,7 @@ import re
 import ssl
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -108,12 +108,7 @@ def open_transport(tls: ssl.SSLContext | None, *, direct: bool = False) -> AioHt
 
 
 async def acquire(
-    identity: Identity,
-    scope: str,
-    *,
-    within: float,
-    tls: ssl.SSLContext | None = None,
-    options: Mapping[str, Any] | None = None,
+    identity: Identity, scope: str, *, within: float, tls: ssl.SSLContext | None, **options: Any
 ) -> IssuedToken:
     """Request a token from one identity.
 
@@ -141,7 +136,7 @@ async def acquire(
     ends_at = started + within
     try:
         async with timeout(ends_at - time.monotonic()), _open(identity, ends_at, tls) as credential:
-            token: AccessToken = await credential.get_token(scope, **(options or {}))
+            token: AccessToken = await credential.get_token(scope, **options)
             return IssuedToken(token.token, float(token.expires_on))
     except TIMEOUT_ERRORS:
         raise IdentityFailed(Failure.NO_ANSWER, f"no answer within {time.monotonic() - started:.0f} s") from None

@@ -90,7 +90,7 @@ class TokenSource:
                 self.tried.append(f"{identity.label}: not tried, because no time was left")
                 continue
             try:
-                token = await acquire(identity, scope, within=left, tls=self._tls, options=options)
+                token = await acquire(identity, scope, within=left, tls=self._tls, **options)
             except IdentityFailed as failed:
                 self.tried.append(f"{identity.label}: {failed}")
                 failures.append((identity, failed.failure))
