@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from relay_core.auth.azure_sdk import brief, open_transport
-from relay_core.auth.entra import DEADLINE, TokenSource
+from relay_core.auth.entra import TokenSource
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, Unauthorized
 from relay_core.untrusted_certificates import untrusted_certificate
@@ -75,9 +75,7 @@ class KeyVault:
         deadline: Seconds for reading one secret, including token requests.
     """
 
-    def __init__(
-        self, url: str, source: TokenSource, *, tls: ssl.SSLContext | None = None, deadline: float = DEADLINE
-    ) -> None:
+    def __init__(self, url: str, source: TokenSource, *, tls: ssl.SSLContext | None, deadline: float) -> None:
         self.host = url.partition("//")[2]
         self._url = url
         self._source = source
