@@ -91,14 +91,23 @@ class ThreadList:
         for each in found if isinstance(found, list) else []:
             match each:
                 case {"id": int(thread), "name": str(name)}:
-                    is_new = member.threads.get(thread) != name
+                    is_new, shown = member.threads.get(thread) != name, member.thread_name(thread)
                     member.threads[thread] = name
-                    # VS Code drops a thread's stop if `started` follows it, and would then show none of its frames.
-                    if is_new and thread not in member.shown_stopped and self._is_listed(member):
-                        self._event(member, thread, "started")
+                    if is_new and self._is_listed(member):
+                        self._named(member, thread, shown)
         self.note_change()
         if has_changed:
             self.ask(member)
+
+    def _named(self, member: Member, thread: int, shown: str) -> None:
+        """Make the editor request the names of the threads, one of which is new, unless it has been shown before."""
+        if thread not in member.shown_stopped:
+            self._event(member, thread, "started")
+        elif shown != member.thread_name(thread):
+            # VS Code drops a thread's stop if `started` follows it, and would then show none of its frames.
+            stop = member.stop
+            body = stop.body if stop is not None and stop.thread == thread else {"reason": "pause"}
+            self._show_thread(member, thread, body, takes_focus=False)
 
     def happened(self, member: Member, event: Event) -> None:
         """Handle a rank's `thread` event."""

@@ -86,3 +86,17 @@ def test_a_thread_starts_before_it_stops() -> None:
     [stop] = stage.events("stopped")
     kinds = [each["event"] for each in events if each["body"]["threadId"] == stop["threadId"]]
     assert ["thread", "stopped"] == kinds
+
+
+def test_name_that_is_known_after_the_stop() -> None:
+    """A thread that stops before its name is known is shown as stopped again, so that the editor requests the name."""
+    stage = Stage()
+    stage.send("initialize")
+    stage.send("attach")
+    rank = stage.join(0)
+    rank._event("stopped", reason="breakpoint", threadId=2, allThreadsStopped=True)
+    stage.send("configurationDone")
+    stage.settle()
+    first, second = (body for body in stage.events("stopped") if body["reason"] == "breakpoint")
+    assert second == {**first, "preserveFocusHint": True}
+    assert "rank 0 · Thread-1" in names(stage)
