@@ -7,7 +7,6 @@ import contextlib
 import functools
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, add_flag, add_port, add_timeout, make_tunnels, quiet_logging
@@ -18,17 +17,6 @@ if TYPE_CHECKING:
 
 LOCKED = 423
 """The HTTP status for a locked resource, used here because the agent's refusal of a stream contains no status."""
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """The process to debug, named by its rank or by its logical port."""
-
-    rank: int
-    port: int | None = None
-
-    def __str__(self) -> str:
-        return f"rank {self.rank}" if self.port is None else f"port {self.port}"
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -64,31 +52,32 @@ def run(arguments: argparse.Namespace) -> int:
         RelayDebugError: attaching failed, for example because another debugger holds the rank.
     """
     from relay_client.pdb import run_pdb
+    from relay_client.ports.rank_port import process_name
     from relay_core.errors import Rejected
     from relay_core.net.session.stream import StreamBroken
     from relay_core.tunnel.outcomes import ResetCode
 
     quiet_logging(arguments)
     rank = arguments.rank if arguments.number is None else arguments.number
-    wanted = _Wanted(rank, arguments.port)
+    name = process_name(rank, arguments.port)
     try:
         return run_pdb(
-            _session(arguments, wanted),
-            title=str(wanted),
+            _session(arguments, rank, arguments.port),
+            title=name,
             stop=not arguments.no_stop,
             breakpoints=arguments.breakpoints,
         )
     except StreamBroken as error:
         if error.reset is not ResetCode.HELD:
             raise
-        release = f"relay-client release {rank if wanted.port is None else f'--port {wanted.port}'}"
+        release = f"relay-client release {rank if arguments.port is None else f'--port {arguments.port}'}"
         hint = f"to free it, that user enters q in 'relay-client pdb', stops the editor's session or runs '{release}'"
-        raise Rejected(f"{wanted} is {error.reason}", hint=hint, status=LOCKED, reason=error.reason) from None
+        raise Rejected(f"{name} is {error.reason}", hint=hint, status=LOCKED, reason=error.reason) from None
 
 
 @contextlib.asynccontextmanager
-async def _session(arguments: argparse.Namespace, wanted: _Wanted) -> AsyncIterator[DebugConnection]:
-    """Connect to the debugger of a process once the process has registered.
+async def _session(arguments: argparse.Namespace, rank: int, port: int | None) -> AsyncIterator[DebugConnection]:
+    """Connect to the debugger of the process with a rank, or with a logical port, once the process has registered.
 
     Raises:
         RelayDebugError: on entering: the relay or credentials are unusable, another user is debugging the process, or
@@ -108,7 +97,7 @@ async def _session(arguments: argparse.Namespace, wanted: _Wanted) -> AsyncItera
 
     async with await make_tunnels(arguments) as tunnels:
         tunnels.leads_to = lambda _target: None  # the log must not propose an editor
-        claims = await wait_for_claims(tunnels, wanted.rank, wanted.port, show, within=arguments.timeout)
+        claims = await wait_for_claims(tunnels, rank, port, show, within=arguments.timeout)
         claim = single_claim(claims, hint=f"choose one, as in 'relay-client pdb --port {claims[0].target.port}'")
         target = claim.target
 

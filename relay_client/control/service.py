@@ -47,6 +47,7 @@ from relay_client.ports.rank_port import (
     how_to_attach,
     missing_error,
     open_rank_port,
+    process_name,
     single_claim,
     wake,
 )
@@ -270,11 +271,12 @@ class ControlService:
         return single_claim(claims)
 
     def _unknown(self, request: Attach | Release) -> RelayDebugError:
-        name = f"port {request.port}" if request.port is not None else f"rank {request.rank}"
         claims = self._tunnels.reachable_targets()
         ranks = format_ranges(sorted({claim.target.rank for claim in claims if claim.target.rank is not None}))
         hint = f"use a registered rank: {ranks}" if ranks else "wait until a rank is registered"
-        error = NoListener(f"{name} is not registered on '{self.client.hc}'", hint=hint)
+        error = NoListener(
+            f"{process_name(request.rank, request.port)} is not registered on '{self.client.hc}'", hint=hint
+        )
         return missing_error(self._tunnels, request.rank, request.port, error)
 
     async def _open(self, claim: Claim, wanted: int | None) -> int:

@@ -87,13 +87,13 @@ async def registration_limit(
         async with timeout(within):
             yield
     except TIMEOUT_ERRORS:
-        sentence = f"{_name(rank, port)} did not register within {exact_duration(within)}{reason()}"
+        sentence = f"{process_name(rank, port)} did not register within {exact_duration(within)}{reason()}"
         raise TimedOut(sentence, hint=LISTING) from None
 
 
 def waiting_text(rank: int, port: int | None, reason: str, *, within: float) -> str:
     """Return what is shown while a rank or a logical port is awaited for `within` seconds."""
-    return f"waiting up to {exact_duration(within)} for {_name(rank, port)}{reason}; press Ctrl-C to stop"
+    return f"waiting up to {exact_duration(within)} for {process_name(rank, port)}{reason}; press Ctrl-C to stop"
 
 
 def missing_reason(rank: int, port: int | None, targets: Collection[TargetInfo | Target], why: RelayDebugError) -> str:
@@ -117,7 +117,8 @@ def missing_reason(rank: int, port: int | None, targets: Collection[TargetInfo |
     return f": {why.sentence}"
 
 
-def _name(rank: int, port: int | None) -> str:
+def process_name(rank: int | None, port: int | None) -> str:
+    """Return what users call the process with a rank or, if it is given, with a logical port."""
     return f"rank {rank}" if port is None else f"port {port}"
 
 
