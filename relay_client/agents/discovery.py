@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 # The client then probes again, with several simultaneous probes:
 #
 #     n agents, all but one known     a probe finds the last one with probability 1/n
-#     `rounds` * n misses in a row    the search is over; it has missed an agent with probability e ** -rounds
+#     effort * n misses in a row      the search is over; it has missed an agent with probability e ** -effort
 #                                     (8: 1/3000)
 #
 # A 421 from an agent that the headers excluded shows that the relay ignores them.
@@ -91,24 +91,20 @@ UNUSABLE_TIMEOUT = 15.0
 Such an attempt may take 10 s. Other problems, such as a different tunnel key, become known after a few round trips."""
 
 
-@dataclass(frozen=True)
-class SearchEffort:
-    """The number of probes in a search if the relay picks listeners at random.
+SearchEffort = int
+"""How many misses in a row end a search if the relay picks listeners at random, as a multiple of the possible number of
+agents."""
+
+
+def max_misses(effort: SearchEffort, known: int, unusable: int = 0) -> int:
+    """Return the number of consecutive misses after which all usable agents are considered known.
 
     Args:
-        rounds: Number of misses before the search ends, as a multiple of the possible number of agents.
+        effort: The effort of the search.
+        known: Number of agents that this client has found.
+        unusable: Number of listeners that may be unusable.
     """
-
-    rounds: int
-
-    def max_misses(self, known: int, unusable: int = 0) -> int:
-        """Return the number of consecutive misses after which all usable agents are considered known.
-
-        Args:
-            known: Number of agents that this client has found.
-            unusable: Number of listeners that may be unusable.
-        """
-        return self.rounds * min(known + 1 + unusable, MAX_AGENTS)
+    return effort * min(known + 1 + unusable, MAX_AGENTS)
 
 
 class Begun(NamedTuple):
@@ -166,7 +162,7 @@ class Discovery:
         if self.at_random and known >= MAX_AGENTS:
             return False
         unusable = 0 if search.unusable is None else 1 if isinstance(search.unusable, TooManySessions) else MAX_UNUSABLE
-        return search.misses + running < effort.max_misses(known, unusable)
+        return search.misses + running < max_misses(effort, known, unusable)
 
     def _max_probes(self, search: EndedSearch) -> int:
         """Return how many probes may run at once.
@@ -224,7 +220,7 @@ class Discovery:
         """
         probes = LATE_PROBES
         if self._failed_resumes[agent] < THOROUGH_RESUMES:
-            probes = SearchEffort(RESUME_ROUNDS).max_misses(len(self._family.known_at(self._index)))
+            probes = max_misses(RESUME_ROUNDS, len(self._family.known_at(self._index)))
         try:
             async with TaskSet() as tasks:
                 tasks.spawn(self._search_meanwhile(agent), name="look for a successor")

@@ -22,7 +22,6 @@ import itertools
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from relay_client.agents.discovery import FamilyDiscovery, SearchEffort
@@ -97,12 +96,14 @@ NO_AGENT = "no agent"
 """The kind of reason that applies if the relay can be reached but has no usable agent; see `_report`."""
 START_INTERVAL = 0.2
 """Minimum number of seconds between two searches that are started because a known agent was not found."""
-THOROUGH = SearchEffort(8)
+THOROUGH: SearchEffort = 8
 """The effort while a caller is waiting; see `relay_client.agents.discovery`."""
-BACKGROUND = SearchEffort(1)
+BACKGROUND: SearchEffort = 1
 """The effort while no caller is waiting; it is low, because the search is repeated anyway."""
 
 T = TypeVar("T")
+_Demand = tuple[Callable[[], object], SearchEffort]
+"""A caller that is waiting: its function, which returns None until there is a result, and the effort of its search."""
 
 
 class AgentSearch:
@@ -135,7 +136,7 @@ class AgentSearch:
             NoListener: there are no more agents.
             RelayDebugError: the search ended for any other reason.
         """
-        demand = _Demand(found, effort)
+        demand = found, effort
         self._demands.append(demand)
         try:
             while (result := found()) is None:
@@ -156,7 +157,7 @@ class AgentSearch:
         Raises:
             The same errors as `find`.
         """
-        everything = _Demand(lambda: None, THOROUGH)
+        everything: _Demand = (lambda: None, THOROUGH)
         self._demands.append(everything)
         try:
             return await self.find(found)
@@ -263,8 +264,7 @@ class AgentSearch:
 
     def _wanted(self) -> SearchEffort | None:
         """Return the highest effort of all unmet demands, or None if there are none."""
-        wanted = [demand.effort for demand in self._demands if demand.found() is None]
-        return max(wanted, key=lambda effort: effort.rounds, default=None)
+        return max((effort for found, effort in self._demands if found() is None), default=None)
 
 
 def _report(error: RelayDebugError, reported: str) -> str:
@@ -282,11 +282,3 @@ def _report(error: RelayDebugError, reported: str) -> str:
         prefix = "cannot reach the relay: " if isinstance(error, RelayUnreachable) else ""
         logger.warning("%s%s; trying again", prefix, error.sentence)
     return kind
-
-
-@dataclass(eq=False)
-class _Demand:
-    """One caller that is waiting for a result."""
-
-    found: Callable[[], object]
-    effort: SearchEffort

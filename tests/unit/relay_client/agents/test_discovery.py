@@ -17,7 +17,7 @@ from relay_client.agents.discovery import (
     THOROUGH_RESUMES,
     Begun,
     FamilyDiscovery,
-    SearchEffort,
+    max_misses,
 )
 from relay_core.errors import ConnectionLost, NoListener, Rejected, RelayDebugError, RelayUnreachable
 from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER, Endpoint
@@ -26,7 +26,7 @@ from relay_core.net.session.transport import TooManySessions
 from relay_core.tunnel.handshake import TUNNEL_HEADER, TunnelHeader, misdirected
 from tests.support.machine.deadline import DEADLINE
 
-THOROUGH, BACKGROUND = SearchEffort(8), SearchEffort(1)
+THOROUGH, BACKGROUND = 8, 1
 ENDPOINT = Endpoint("contoso.servicebus.windows.net", 443, "myhc")
 
 
@@ -129,7 +129,7 @@ async def test_missing_agents_are_probed_for_at_once() -> None:
     discovery = relay.discovery(missing=lambda: 9 - len(relay.known))
     most: dict[int, int] = {}
 
-    def wanted() -> SearchEffort:
+    def wanted() -> int:
         most.setdefault(len(relay.known), relay.max_probes)
         return THOROUGH
 
@@ -269,7 +269,7 @@ async def test_only_agents_with_another_key() -> None:
     relay = Relay(["foreign"], selects=True)
     relay.unusable = {"foreign"}
     assert isinstance(await relay.discovery().search(lambda: THOROUGH), WrongTunnelKey)
-    assert THOROUGH.max_misses(0, MAX_UNUSABLE) == relay.probes
+    assert max_misses(THOROUGH, 0, MAX_UNUSABLE) == relay.probes
     assert relay.max_probes <= MAX_PROBES
 
 
@@ -285,7 +285,7 @@ async def test_an_agent_that_is_full(caplog: pytest.LogCaptureFixture) -> None:
     ended = await relay.discovery().search(lambda: THOROUGH)
     assert isinstance(ended, TooManySessions)
     assert ended.retryable
-    assert THOROUGH.max_misses(0, 1) == relay.probes
+    assert max_misses(THOROUGH, 0, 1) == relay.probes
     (line,) = caplog.messages
     assert line.startswith("waiting, because a listener on 'myhc' cannot be used: the agent refused the session: ")
 

@@ -15,7 +15,7 @@ from relay_core.net.websocket.connection import WebSocket
 from tests.support.machine.deadline import DEADLINE
 from tests.unit.relay_client.agents.test_discovery import Connection, Relay, names
 
-THOROUGH = SearchEffort(8)
+THOROUGH: SearchEffort = 8
 
 
 class Family:
