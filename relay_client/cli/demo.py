@@ -27,6 +27,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo."""
-    from relay_client.demo import run_demo
+    from relay_client.demo.run import run_demo
+    from relay_core.program.run import run_until_stopped
 
-    return run_demo(hold=arguments.hold, chaos=arguments.chaos, verbose=arguments.verbose)
+    return run_until_stopped(run_demo(hold=arguments.hold, chaos=arguments.chaos, verbose=arguments.verbose))

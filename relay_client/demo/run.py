@@ -18,7 +18,6 @@ from relay_client.editor_setup.entries import DEFAULT_PORT
 from relay_client.editor_setup.vscode import attach_configuration
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import TaskSet, first_completed
-from relay_core.program.run import run_until_stopped
 
 EPOCHS, LONG_EPOCHS = 60, 5000
 """Numbers of epochs: training takes a few seconds in the walkthrough, and a few minutes with `--hold`."""
@@ -28,8 +27,8 @@ CUT_INTERVAL = 10.0
 """Seconds between cuts with `--hold --chaos`."""
 
 
-def run_demo(*, hold: bool = False, chaos: bool = False, verbose: bool = False) -> int:
-    """Run a demo and return the exit status, which is 0 if the user has pressed Ctrl-C.
+async def run_demo(*, hold: bool, chaos: bool, verbose: bool) -> None:
+    """Run a demo.
 
     Args:
         hold: Whether to set everything up and wait until the job ends, so that the user can attach an editor.
@@ -39,10 +38,6 @@ def run_demo(*, hold: bool = False, chaos: bool = False, verbose: bool = False) 
     Raises:
         DemoFailed: a step did not succeed.
     """
-    return run_until_stopped(_demo(hold=hold, chaos=chaos, verbose=verbose))
-
-
-async def _demo(*, hold: bool, chaos: bool, verbose: bool) -> None:
     sample, report = find_sample(), _make_reporter()
     report("starting a relay, a training job with its agent, and relay-client, all on this machine")
     try:

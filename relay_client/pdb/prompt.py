@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from relay_client.dap import DapClient, HowEnded
 from relay_client.editor.notices import PAUSE_TIMEOUT
-from relay_client.pdb import commands  # noqa: F401 - importing them registers their commands
 from relay_client.pdb.breakpoints import parse_initial
 from relay_client.pdb.commands import execute, is_quit, split
 from relay_client.pdb.debugger import RUNNING, Connect, Debugger, Screen
