@@ -274,7 +274,7 @@ _FIND_FUNCTION = (
 
 
 class Debugger:
-    """One debug session at a prompt; an async context manager.
+    """One debug session at a prompt.
 
     Args:
         client: Connected, but not yet attached.
@@ -308,13 +308,6 @@ class Debugger:
         self.quit_requested = False
         """True once the user has entered `quit`."""
         self._cwd = cwd
-
-    async def __aenter__(self) -> Debugger:
-        await self.session.__aenter__()
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.session.__aexit__(*exc_info)
 
     async def begin(
         self, *, stop: bool, crashed: bool, breakpoints: Sequence[BreakpointSpec], replaced: str = ""

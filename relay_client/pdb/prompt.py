@@ -185,9 +185,10 @@ class _LoopThread:
     def __enter__(self) -> _LoopThread:
         self._thread.start()
         self._main = self.call(self._run())
-        self._main.add_done_callback(self._ended)
         try:
-            self._connected.result()
+            concurrent.futures.wait([self._connected, self._main], return_when=concurrent.futures.FIRST_COMPLETED)
+            if self._main.done():
+                self._main.result()
         except BaseException:
             self._main.cancel()
             self._stop()
@@ -208,18 +209,11 @@ class _LoopThread:
 
     async def _run(self) -> None:
         """Keep the connection and the debugger open until the context manager exits."""
-        async with (
-            self._connection as (client, connect, self.crashed, cwd, how_ended, self.replaced),
-            Debugger(client, connect, self._screen, cwd=cwd, how_ended=how_ended) as self.debugger,
-        ):
-            self._connected.set_result(None)
-            await self._exiting.wait()
-
-    def _ended(self, main: concurrent.futures.Future[None]) -> None:
-        """Make the error of a failed connection available to `__enter__`."""
-        if not self._connected.done():
-            error = None if main.cancelled() else main.exception()
-            self._connected.set_exception(error or asyncio.CancelledError())
+        async with self._connection as (client, connect, self.crashed, cwd, how_ended, self.replaced):
+            self.debugger = Debugger(client, connect, self._screen, cwd=cwd, how_ended=how_ended)
+            async with self.debugger.session:
+                self._connected.set_result(None)
+                await self._exiting.wait()
 
     def _stop(self) -> None:
         """Cancel the remaining tasks, and stop the loop and its thread."""
