@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from relay_client.ui.text import format_ranks
 from relay_core.dap.messages import Body, Request
-from relay_core.errors import UsageError
 from relay_core.value_parsers import expand_ranges, parse_ranges
 
 # The ranks that continue, step and pause together: `all`, `here` or a list of ranks, such as `0,3-5`.
@@ -47,10 +46,7 @@ class Group:
         if wanted in {"all", "here"}:
             return cls(is_here=wanted == "here")
         ranges = parse_ranges(wanted, what=_WHAT, example="all, here, 3 or 0,3-5")
-        ranks = frozenset(expand_ranges(ranges, what=_WHAT, limit=MAX_RANKS))
-        if not ranks:
-            raise UsageError(f"invalid {_WHAT}: '{wanted[:80]}'", hint="use all, here, 3 or 0,3-5")
-        return cls(ranks)
+        return cls(frozenset(expand_ranges(ranges, what=_WHAT, limit=MAX_RANKS)))
 
 
 # The members of a session: its ranks, and their child processes. A rank that is restarted becomes a new member.
