@@ -188,23 +188,13 @@ class GroupVerdict:
 
 
 @dataclass(frozen=True)
-class Position:
-    """How far one rank has progressed in a group."""
-
-    enqueued: int
-    completed: int
-    operations: Mapping[int, Operation]
-    longest_gap: float = 0.0
-
-
-@dataclass(frozen=True)
 class _Group:
     """A group as its members know it."""
 
     name: str
     members: tuple[int, ...]
-    positions: Mapping[int, Position]
-    """By rank, for the ranks that have a record of the group."""
+    records: Mapping[int, GroupRecord]
+    """By rank, for the ranks that know the group; an empty one if no recorder has an operation of it."""
     absent: tuple[int, ...]
     """Ranks that have certainly not entered the group's next operation: they have ended, or have no process group."""
 
@@ -230,9 +220,9 @@ def judge_completed(ranks: Mapping[int, RankReport]) -> list[GroupVerdict]:
 
 
 def _judge_completed(group: _Group) -> GroupVerdict | None:
-    completed = min((one.completed for one in group.positions.values()), default=0)
-    for number in sorted({number for one in group.positions.values() for number in one.operations}):
-        called = {rank: one.operations.get(number) for rank, one in group.positions.items()}
+    completed = min((one.completed for one in group.records.values()), default=0)
+    for number in sorted({operation.number for one in group.records.values() for operation in one.operations}):
+        called = {rank: _operation(one, number) for rank, one in group.records.items()}
         verdict = GroupVerdict(group.name, group.members, number, called, waiting=(), missing=(), unknown=())
         if number <= completed and len(verdict.variants) > 1:
             return verdict
@@ -250,26 +240,26 @@ def positions(ranks: Mapping[int, RankReport]) -> dict[tuple[int, str, str], tup
 
 
 def _judge_group(group: _Group) -> GroupVerdict | None:
-    pending = [one.completed + 1 for one in group.positions.values() if one.enqueued > one.completed]
+    pending = [one.completed + 1 for one in group.records.values() if one.enqueued > one.completed]
     if not pending:
         return None
     number = min(pending)
-    entered = {rank: one.operations.get(number) for rank, one in group.positions.items() if one.enqueued >= number}
-    behind = {rank for rank, one in group.positions.items() if one.enqueued < number}
+    entered = {rank: _operation(one, number) for rank, one in group.records.items() if one.enqueued >= number}
+    behind = {rank for rank, one in group.records.items() if one.enqueued < number}
     return GroupVerdict(
         group.name,
         group.members,
         number,
         entered,
-        waiting=tuple(rank for rank in entered if group.positions[rank].completed < number),
+        waiting=tuple(rank for rank in entered if group.records[rank].completed < number),
         missing=tuple(sorted(behind.union(group.absent))),
-        unknown=tuple(rank for rank in group.members if rank not in group.positions and rank not in group.absent),
-        longest_gap=max(one.longest_gap for one in group.positions.values()),
+        unknown=tuple(rank for rank in group.members if rank not in group.records and rank not in group.absent),
+        longest_gap=max(one.longest_gap for one in group.records.values()),
     )
 
 
 def _groups(ranks: Mapping[int, RankReport]) -> Iterator[_Group]:
-    """Yield each group that a recorder has, with the positions of its members."""
+    """Yield each group that a recorder has, with the records of its members."""
     records: dict[tuple[str, str, tuple[int, ...]], dict[int, GroupRecord]] = {}
     unused: dict[tuple[str, tuple[int, ...]], set[int]] = {}
     for rank, report in ranks.items():
@@ -285,17 +275,13 @@ def _groups(ranks: Mapping[int, RankReport]) -> Iterator[_Group]:
         yield _Group(
             _display_name(name, found),
             members,
-            {rank: _position(found.get(rank)) for rank in members if rank not in others},
+            {rank: found.get(rank, GroupRecord(name)) for rank in members if rank not in others},
             absent=tuple(sorted(rank for rank in others if _is_absent(ranks, rank))),
         )
 
 
-def _position(record: GroupRecord | None) -> Position:
-    if record is None:
-        return Position(0, 0, {})
-    return Position(
-        record.enqueued, record.completed, {one.number: one for one in record.operations}, record.longest_gap
-    )
+def _operation(record: GroupRecord, number: int) -> Operation | None:
+    return next((one for one in record.operations if one.number == number), None)
 
 
 def _is_absent(ranks: Mapping[int, RankReport], rank: int) -> bool:
