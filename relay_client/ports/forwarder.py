@@ -152,21 +152,18 @@ class Forwarder:
         except PortLocked as error:
             raise _locked(local.port, error.owner) from None
         port = _OpenPort(local, lock, PortLog(local))
-        try:
-            port.servers = await self._listen(port)
-        except OSError as error:
-            is_reversible = (
-                may_reverse and lock.is_held and not (local.destination.is_forward or local.destination.is_all_ranks)
-            )
-            if error.errno != errno.EADDRINUSE or not is_reversible:
-                lock.release()
-                raise _listen_error(local.port, error) from None
+        with contextlib.ExitStack() as undoing:
+            undoing.callback(lock.release)
             try:
+                port.servers = await self._listen(port)
+            except OSError as error:
+                to = local.destination
+                is_reversible = may_reverse and lock.is_held and not (to.is_forward or to.is_all_ranks)
+                if error.errno != errno.EADDRINUSE or not is_reversible:
+                    raise _listen_error(local.port, error) from None
                 self._check_editor(local.port)
-            except BaseException:
-                lock.release()
-                raise
-            port.tasks.spawn(self._reverse(local.port), name=f"reverse of port {local.port}")
+                port.tasks.spawn(self._reverse(local.port), name=f"reverse of port {local.port}")
+            undoing.pop_all()
         self._open[local.port] = port
         self._warn_of_other_users()
         self.on_change()

@@ -17,6 +17,7 @@ from relay_agent.agent.port_targets import PortTarget
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports import waiting_connection
 from relay_client.ports.forwarder import Forwarder
+from relay_client.ports.local_port import debugger_ports
 from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.errors import LocalPortInUse, Rejected, Unauthorized
 from relay_core.hyco.address import Endpoint
@@ -338,6 +339,25 @@ async def test_a_port_in_use_opens_none(relay: LocalRelay) -> None:
                 pass
     with socket.socket() as again:
         again.bind(("127.0.0.1", free))
+
+
+async def test_a_cancelled_attempt_leaves_its_port_free(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port can be opened after an attempt to open it was cancelled."""
+    (local,), begun = debugger_ports([free_port()]), asyncio.Event()
+
+    async def listen(*_arguments: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with client_tunnels(relay) as tunnels, Forwarder(tunnels, []) as forwarder:
+        with monkeypatch.context() as patched:
+            patched.setattr("relay_client.ports.forwarder.listen_local", listen)
+            opening = asyncio.create_task(forwarder.open(local))
+            await begun.wait()
+            opening.cancel()
+            await asyncio.wait([opening])
+        await forwarder.open(local)
+        assert [local.port] == forwarder.opened
 
 
 async def test_a_slow_reader_slows_the_sender(relay: LocalRelay) -> None:
