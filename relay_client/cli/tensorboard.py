@@ -7,12 +7,11 @@ import contextlib
 import logging
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relay_client.cli import common
-from relay_client.tensorboard.selection import DEFAULT_FILTERS, Selection
+from relay_client.tensorboard.selection import DEFAULT_FILTERS, Selection, parse_selection
 from relay_client.ui.text import exact_duration
 from relay_core.errors import RelayDebugError, TimedOut
 from relay_core.foreign import printable
@@ -73,69 +72,63 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show_runs(arguments: argparse.Namespace) -> int:
-    from relay_client.tensorboard.selection import parse_selection
-
     selection = parse_selection(arguments.runs, arguments.experiment, arguments.filters)
     with named("--port"):
         port = parse_port(arguments.port)
     with contextlib.ExitStack() as at_end:
         folder = arguments.logdir or at_end.enter_context(tempfile.TemporaryDirectory(prefix="relay-tensorboard-"))
-        runs = _Runs(selection, Path(folder).absolute(), port)
-        return common.run_with_tunnels(arguments, runs.show, closing="closing the tunnels and stopping TensorBoard")
+        return common.run_with_tunnels(
+            arguments,
+            lambda tunnels: _show(tunnels, selection, Path(folder).absolute(), port),
+            closing="closing the tunnels and stopping TensorBoard",
+        )
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """The chosen runs, the directory for copies of their files, and TensorBoard's port."""
+async def _show(tunnels: Tunnels, selection: Selection, directory: Path, port: int) -> None:
+    """Copy the files of the chosen runs to a directory, and run TensorBoard on a port, until cancelled.
 
-    selection: Selection
-    directory: Path
-    port: int
+    Raises:
+        ConfigurationError: TensorBoard is missing, or MLflow is missing and an experiment is chosen.
+        RelayDebugError: TensorBoard has exited, or the tracking server cannot be queried.
+    """
+    from relay_client.tensorboard.server import LiveFiles, running_tensorboard
+    from relay_core.net.tasks import first_completed
 
-    async def show(self, tunnels: Tunnels) -> None:
-        """Copy the files and run TensorBoard until cancelled.
+    directory.mkdir(parents=True, exist_ok=True)
+    known = await _download(selection, directory)
+    includes = known.__contains__ if selection.experiment else selection.includes
+    live = LiveFiles(tunnels, directory, includes)
+    async with tunnels, running_tensorboard(directory, port) as process:
+        print(f"http://127.0.0.1:{port}/", flush=True)
+        if not selection.has_running:
+            await process.wait()
+        else:
+            tunnels.keep_searching()
+            await first_completed(live.copy_always(), process.wait())
+    raise RelayDebugError("TensorBoard has exited")
 
-        Raises:
-            ConfigurationError: TensorBoard is missing, or MLflow is missing and an experiment is chosen.
-            RelayDebugError: TensorBoard has exited, or the tracking server cannot be queried.
-        """
-        from relay_client.tensorboard.server import LiveFiles, running_tensorboard
-        from relay_core.net.tasks import first_completed
 
-        self.directory.mkdir(parents=True, exist_ok=True)
-        known = await self._download()
-        includes = known.__contains__ if self.selection.experiment else self.selection.includes
-        live = LiveFiles(tunnels, self.directory, includes)
-        async with tunnels, running_tensorboard(self.directory, self.port) as process:
-            print(f"http://127.0.0.1:{self.port}/", flush=True)
-            if not self.selection.has_running:
-                await process.wait()
-            else:
-                tunnels.keep_searching()
-                await first_completed(live.copy_always(), process.wait())
-        raise RelayDebugError("TensorBoard has exited")
+async def _download(selection: Selection, directory: Path) -> set[str]:
+    """Download the files of the chosen runs that have ended, and return the ids of all chosen runs."""
+    import asyncio
 
-    async def _download(self) -> set[str]:
-        """Download the files of the runs that have ended, and return the ids of all chosen runs."""
-        import asyncio
+    from relay_client.tensorboard.server import download_ended, find_runs, is_available
 
-        from relay_client.tensorboard.server import download_ended, find_runs, is_available
-
-        if not self.selection.experiment and not is_available(os.environ):
-            logger.info("only running jobs are shown: mlflow is not installed, or MLFLOW_TRACKING_URI is not set")
-            return set()
-        runs = await asyncio.to_thread(find_runs, self.selection)
-        for run, name, status in runs:
-            if status in self.selection.ended:
-                count = await asyncio.to_thread(download_ended, run, name, self.directory)
-                logger.info(
-                    "run %s (%s): downloaded %d event file%s",
-                    printable(name),
-                    printable(run),
-                    count,
-                    "s" * (count != 1),
-                )
-        return {run for run, _, _ in runs}
+    if not selection.experiment and not is_available(os.environ):
+        logger.info("only running jobs are shown: mlflow is not installed, or MLFLOW_TRACKING_URI is not set")
+        return set()
+    runs = await asyncio.to_thread(find_runs, selection)
+    for run, name, status in runs:
+        if status in selection.ended:
+            count = await asyncio.to_thread(download_ended, run, name, directory)
+            logger.info(
+                "run %s (%s): downloaded %d event file%s",
+                printable(name),
+                printable(run),
+                count,
+                "s" * (count != 1),
+            )
+    return {run for run, _, _ in runs}
 
 
 async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort, within: float) -> None:
