@@ -77,9 +77,11 @@ def _show_runs(arguments: argparse.Namespace) -> int:
         port = parse_port(arguments.port)
     with contextlib.ExitStack() as at_end:
         folder = arguments.logdir or at_end.enter_context(tempfile.TemporaryDirectory(prefix="relay-tensorboard-"))
+        directory = Path(folder).absolute()
+        directory.mkdir(parents=True, exist_ok=True)
         return common.run_with_tunnels(
             arguments,
-            lambda tunnels: _show(tunnels, selection, Path(folder).absolute(), port),
+            lambda tunnels: _show(tunnels, selection, directory, port),
             closing="closing the tunnels and stopping TensorBoard",
         )
 
@@ -94,7 +96,6 @@ async def _show(tunnels: Tunnels, selection: Selection, directory: Path, port: i
     from relay_client.tensorboard.server import LiveFiles, running_tensorboard
     from relay_core.net.tasks import first_completed
 
-    directory.mkdir(parents=True, exist_ok=True)
     known = await _download(selection, directory)
     includes = known.__contains__ if selection.experiment else selection.includes
     live = LiveFiles(tunnels, directory, includes)
