@@ -17,10 +17,10 @@ session is kept three hours (`CLIENT_GRACE`), and an editor would show a job tha
 agent's successor knows better: it has the lock of its predecessor, with its id. A client cannot conclude it from the
 404 of the relay, because an agent that has lost its network has no listener either.
 
-Invariant: at most one tunnel for each agent id, and ids are the agent's own. `_begin` enters a tunnel without an
+Invariants: at most one tunnel for each agent id, and ids are the agent's own. `_begin` enters a tunnel without an
 `await` after it has looked for one, so simultaneous probes that reach the same agent cannot both add one. The later one
 is declined with a GOAWAY instead of being dropped, otherwise its session would occupy a place at the agent until its
-grace period ends.
+grace period ends. Each agent in the roster has a tunnel.
 """
 
 from __future__ import annotations
@@ -316,10 +316,9 @@ class Tunnels:
         """The agents and what they serve."""
         return self._event_log.roster
 
-    def link(self, agent_id: AgentId) -> LinkStatus | None:
-        """Return the status of the tunnel to an agent, or None."""
-        tunnel = self._tunnels.get(agent_id)
-        return tunnel.status if tunnel is not None else None
+    def link(self, agent_id: AgentId) -> LinkStatus:
+        """Return the status of the tunnel to an agent in the roster."""
+        return self._tunnels[agent_id].status
 
     async def discover(self) -> None:
         """Search until there is a tunnel to an agent; the search for the others continues.
@@ -376,8 +375,7 @@ class Tunnels:
     def agent_for(self, destination: Destination) -> AgentId | None:
         """Return the id of the agent that a destination leads to, or None if it is unreachable."""
         agent_id = self.roster.route(destination, time.time())
-        tunnel = self._tunnels.get(agent_id) if agent_id is not None else None
-        return agent_id if tunnel is not None and tunnel.usable else None
+        return agent_id if agent_id is not None and self._tunnels[agent_id].usable else None
 
     def nodes(self, local: Callable[[int], Local] = lambda _port: NOTHING_LOCAL) -> tuple[Node, ...]:
         """Return the records of all agents; those with a node rank come first, by rank.
@@ -421,9 +419,8 @@ class Tunnels:
         """Return the error for a destination that cannot be reached, given the error of the search for it."""
         if not isinstance(error, NoListener):
             return error
-        tunnel = self._tunnels.get(agent_id := self.roster.route(wanted, time.time()) or AgentId(""))
-        if tunnel is not None:
-            return disconnected_error(self._event_log.name(agent_id), tunnel.status)
+        if (agent_id := self.roster.route(wanted, time.time())) is not None:
+            return disconnected_error(self._event_log.name(agent_id), self.link(agent_id))
         return no_agent_error(wanted, self.endpoint.path, self.roster, self.describe()) if self._tunnels else error
 
     # Tunnels:
@@ -474,10 +471,10 @@ class Tunnels:
             await tunnel.run()
         finally:
             announcements.flush()  # the last one may state how the job has ended
+            self.roster.remove(agent_id)
             del self._tunnels[agent_id]
             self._reported.pop(agent_id, None)
             self._discovery.mark_alive(agent_id)
-            self.roster.remove(agent_id)
             self._changed()
 
     def _announced(self, agent_id: AgentId) -> None:
@@ -540,9 +537,7 @@ class Tunnels:
             handler(driver, stream, event)
 
 
-def _with_link(node: Node, link: LinkStatus | None) -> Node:
-    if link is None:
-        return node
+def _with_link(node: Node, link: LinkStatus) -> Node:
     state, reason = link.state.value, link.reason or None
     return replace(node, link=state, link_since=link.since, link_reason=reason, round_trip=link.round_trip)
 

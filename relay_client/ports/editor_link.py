@@ -95,7 +95,7 @@ class JobViews:
             link = self._tunnels.link(self.agent_id)
             self._view = replace(
                 self._view,
-                away_reason=(link.reason or link.state.value) if link is not None and link.state in AWAY else "",
+                away_reason=(link.reason or link.state.value) if link.state in AWAY else "",
                 announces_endings=agent.endings is not None,
                 ending=agent.ending(self._port, self._pid),
             )
