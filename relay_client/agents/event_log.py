@@ -15,6 +15,7 @@ from relay_client.ranks.changes import Event, node_changes
 from relay_client.ranks.record import node_record, target_record
 from relay_client.ranks.view import Kind, is_consequence, rank_view
 from relay_client.ui.text import MINUTE, duration, format_ports, format_ranks
+from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentId, AgentInfo, State, TargetInfo, shared_labels
 from relay_core.net.session.client import LinkState, LinkStatus
 from relay_core.value_parsers import format_ranges
@@ -68,6 +69,8 @@ def agent_events(
         yield from _crashes(after.targets, after, now, leads_to)
         if after.run_url and not after.node_rank:  # once for all nodes of a job
             yield AgentEvent(f"run {after.run}: {after.run_url}")
+        if after.version > VERSION:
+            yield AgentEvent(f"{after.name} is newer than this client; some of its information may not be shown")
         return
     old = {target.port: target for target in before.targets}
     new = {target.port: target for target in after.targets}

@@ -172,13 +172,11 @@ class Roster:
         if entry := self._entries.get(agent_id):
             entry.away_since = None
 
-    def remove(self, agent_id: AgentId) -> AgentInfo | None:
-        """Remove an agent whose session has ended, and return its last announcement."""
-        if (entry := self._entries.pop(agent_id, None)) is None:
-            return None
-        self._set_claims(entry, {})
-        self.removed += 1
-        return entry.info
+    def remove(self, agent_id: AgentId) -> None:
+        """Remove an agent whose session has ended."""
+        if entry := self._entries.pop(agent_id, None):
+            self._set_claims(entry, {})
+            self.removed += 1
 
     @property
     def reachable(self) -> int:

@@ -45,7 +45,6 @@ from relay_client.agents.search import AgentSearch
 from relay_client.prefetch import ResponseCache
 from relay_client.ranks.record import NOTHING_LOCAL, Local, Node, Target, node_record, target_record
 from relay_client.ui.text import CHECK_PORTS, LISTING, format_ranks
-from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import Request, stream_name
@@ -460,7 +459,6 @@ class Tunnels:
             budget=self._budget,
         )
         self._announced(agent_id)
-        self._check_version(agent_id)
         self._tasks.spawn(
             self._run(agent_id, tunnel, announcements), name=f"tunnel to {self._event_log.name(agent_id)}"
         )
@@ -494,11 +492,6 @@ class Tunnels:
             return
         self.roster.lost(agent_id, time.time())  # the successor takes its ports without a conflict
         tunnel.driver.abort(f"the agent process on {successor.host} was killed; {successor.name} has replaced it")
-
-    def _check_version(self, agent_id: AgentId) -> None:
-        info = self.roster.agent(agent_id)
-        if info is not None and info.version > VERSION:
-            logger.info("%s is newer than this client; some of its information may not be shown", info.name)
 
     def _link_changed(self, agent_id: AgentId, status: LinkStatus) -> None:
         if self._closing:

@@ -15,6 +15,7 @@ from relay_client.agents.event_log import (
     attachment_texts,
     describe_agent,
 )
+from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentInfo, Attachment, Ending, State, TargetInfo
 from relay_core.net.session.client import LinkState, LinkStatus
 
@@ -39,6 +40,12 @@ def test_a_new_agent_is_one_line() -> None:
             "debugger) and forwards port 6006"
         )
     ] == list(agent_events(None, node, NOW))
+
+
+def test_a_newer_agent() -> None:
+    """An agent that may announce what this client does not know has a second line."""
+    *_, last = agent_events(None, replace(NODE, version=VERSION + 1), NOW)
+    assert AgentEvent("node-1/1a2b3c4d is newer than this client; some of its information may not be shown") == last
 
 
 def test_an_agent_of_fixed_ports() -> None:
