@@ -30,14 +30,13 @@ if TYPE_CHECKING:
 
 ANY = "any"
 ATTACHED = "attached"
-STATES = (ANY, State.WAITING.value, ATTACHED, State.CRASHED.value)
-_AWAITED = {
+STATES = {
     ANY: "{} to register",
     State.WAITING.value: "{} to wait for a debugger",
     ATTACHED: "a debugger to attach to {}",
     State.CRASHED.value: "{} to crash",
 }
-"""What is awaited, by state, with a placeholder for the ranks."""
+"""What is awaited, by the state for which a user can wait, with a placeholder for the ranks."""
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +54,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--ranks", required=True, metavar="LIST", help="global ranks, such as 3, 0-7 or 0,3-5")
     parser.add_argument(
         "--state",
-        choices=STATES,
+        choices=tuple(STATES),
         default=ANY,
         help="state to wait for: any, waiting (for a debugger), attached (a debugger is attached) or crashed (held at "
         "an exception) (default: %(default)s)",
@@ -97,7 +96,7 @@ def waiting_text(ranks: Sequence[int], targets: Sequence[Target], state: str, wh
         state: One of `STATES`.
         why: Why the last search did not find more.
     """
-    text = f"waiting for {_AWAITED[state].format(format_ranks(ranks))}"
+    text = f"waiting for {STATES[state].format(format_ranks(ranks))}"
     registered = {target.rank for target in targets if target.rank is not None}
     if not registered or not isinstance(why, NoListener):
         return f"{text}: {why.sentence}"
