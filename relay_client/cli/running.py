@@ -81,16 +81,12 @@ def clients_named(clients: Sequence[ControlClient], name: str) -> list[ControlCl
         NoClient: there are none.
     """
     found = [one for one in clients if not name or name in {one.about.id, str(one.about.pid), one.about.hc}]
-    if not found:
-        raise _no_client(name)
-    return found
-
-
-def _no_client(name: str) -> NoClient:
+    if found:
+        return found
     if name:
         hint = "run 'relay-client status' to list those that are running"
-        return NoClient(f"no relay-client named '{name}' is running", hint=hint)
-    return NoClient("no relay-client is running", hint="to start one, run: relay-client --hc NAME --ports 5678")
+        raise NoClient(f"no relay-client named '{name}' is running", hint=hint)
+    raise NoClient("no relay-client is running", hint="to start one, run: relay-client --hc NAME --ports 5678")
 
 
 def only_client(clients: Sequence[ControlClient]) -> ControlClient:
@@ -111,7 +107,7 @@ async def _first_response(
     """Send a request to relay-clients one by one, and return the first result, which has the type `request.result`.
 
     Args:
-        clients: The relay-clients.
+        clients: The relay-clients, at least one.
         request: The request.
         refused: The errors after which the request is sent to the next relay-client.
 
@@ -124,7 +120,7 @@ async def _first_response(
             return await client.request(request)
         except refused as error:
             errors.append(error)
-    raise min(errors or [_no_client("")], key=lambda error: isinstance(error, NoListener))
+    raise min(errors, key=lambda error: isinstance(error, NoListener))
 
 
 def _as_json(value: object) -> str:
