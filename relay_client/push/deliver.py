@@ -280,7 +280,7 @@ class _Delivery:
             RelayDebugError: a rank has failed.
         """
         loop, rounds, halted = asyncio.get_running_loop(), self.rounds, ""
-        ports = sorted(member.port or 0 for result in changing for member in result.members)
+        ports = sorted(member.port for result in changing for member in result.members)
         push = replace(self._push, ports=format_ranges(ports))
         while not halted and (seconds := rounds.next()) is not None:
             where = replace(push, function=rounds.place, nested=rounds.nested, targets=rounds.targets)

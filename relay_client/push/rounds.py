@@ -68,8 +68,8 @@ def at_same_step(held: Sequence[Pushed]) -> tuple[tuple[Member, ...], ...]:
     for name, holders in _holders(held).items():
         if len({result.counts[name] for result in holders}) == 1 and all(_is_first(result, name) for result in holders):
             groups.join(holders)
-    each = (tuple(sorted(group, key=_port)) for group in groups.found)
-    return tuple(sorted(each, key=lambda group: _port(group[0])))
+    each = (tuple(sorted(group, key=lambda member: member.port)) for group in groups.found)
+    return tuple(sorted(each, key=lambda group: group[0].port))
 
 
 def next_counts(held: Sequence[Pushed]) -> dict[str, int]:
@@ -84,10 +84,6 @@ def next_counts(held: Sequence[Pushed]) -> dict[str, int]:
         if not _is_rare(name, holders[name]) and groups.join(holders[name]):
             wanted[name] = highest[name] + 1
     return wanted if len(groups.found) < len(at_same_step(held)) else {}
-
-
-def _port(member: Member) -> int:
-    return member.port or 0
 
 
 def _is_rare(name: str, holders: Sequence[Pushed]) -> bool:
