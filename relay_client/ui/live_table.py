@@ -77,7 +77,9 @@ async def live_table(rows: Callable[[], list[Row]]) -> AsyncIterator[None]:
         yield
         return
     table = ScreenTable(console)
-    with table.shown(), _lines_above(table):
+    above = _AboveTable(table)
+    stdout = above if sys.stdout.isatty() else sys.stdout
+    with table.shown(), stderr_to(above), contextlib.redirect_stdout(stdout):
         async with TaskSet() as tasks:
             tasks.spawn(_update(table, rows), name="live table")
             yield
@@ -197,11 +199,3 @@ class _AboveTable:
 
     def isatty(self) -> bool:
         return True
-
-
-@contextlib.contextmanager
-def _lines_above(table: ScreenTable) -> Iterator[None]:
-    """Write the program's log lines and output above the table during a block."""
-    stream = _AboveTable(table)
-    with stderr_to(stream), contextlib.redirect_stdout(stream if sys.stdout.isatty() else sys.stdout):
-        yield
