@@ -60,7 +60,6 @@ class ControlClient:
         self._writer = writer
         self._protocol = protocol
         self._received: list[Received] = []
-        self._last_request = 0
 
     @classmethod
     async def connect(cls, address: Address) -> ControlClient:
@@ -105,8 +104,7 @@ class ControlClient:
             ConnectionLost: the relay-client has exited.
             RelayDebugError: the request failed.
         """
-        self._last_request = self._protocol.send_request(request)
-        answer = await self._next("id", self._last_request)
+        answer = await self._next("id", self._protocol.send_request(request))
         if answer.error is not None:
             raise answer.error
         return decode(request.result, answer.result)
@@ -120,7 +118,7 @@ class ControlClient:
         self._writer.write_eof()
         try:
             async with timeout(CANCEL_TIMEOUT):
-                answer = await self._next("id", self._last_request)
+                answer = await self._next("id", self._protocol.last_id)
         except TIMEOUT_ERRORS:
             raise Interrupted(f"the relay-client has not confirmed that '{name}' was cancelled") from None
         except ClientExited:

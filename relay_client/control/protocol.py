@@ -258,7 +258,8 @@ class ClientProtocol(_Lines):
         self._token = token
         self._nonce = nonce
         self._challenge: str | None = None
-        self._last_id = 0
+        self.last_id = 0
+        """The id of the last request."""
         self._is_open = False
 
     def receive_data(self, data: bytes) -> list[Received]:
@@ -299,9 +300,9 @@ class ClientProtocol(_Lines):
 
     def send_request(self, request: Request) -> int:
         """Send a request and return its id."""
-        self._last_id += 1
-        self._send({"id": self._last_id, "request": request.name, **encode(request)})
-        return self._last_id
+        self.last_id += 1
+        self._send({"id": self.last_id, "request": request.name, **encode(request)})
+        return self.last_id
 
 
 def _error(found: Mapping[str, object]) -> RelayDebugError:

@@ -35,9 +35,10 @@ class ConnectionRecord:
         self.traffic = Traffic()
         self.why_cancelled = "this client was stopped"
         """The reason shown to the editor if the task of the connection is cancelled."""
+        self.reason = ""
+        """Why the connection is waiting or has closed."""
         self._state = Connection.WAITING
         self._since = time.time()
-        self._reason = ""
         self._stop: ObservedStop | None = None
         self._stopped_at = 0.0
         self._is_interrupted = False
@@ -81,7 +82,7 @@ class ConnectionRecord:
     def describe(self) -> Connection:
         """Return the connection as data for other programs."""
         sent, received = self.traffic.sent, self.traffic.received
-        reason, stop = self._reason or None, self._describe_stop()
+        reason, stop = self.reason or None, self._describe_stop()
         return Connection(
             self.number, self.port, self._state, self._since, reason, sent, received, stop, self._remote_port
         )
@@ -99,7 +100,7 @@ class ConnectionRecord:
     def _set(self, state: str, reason: str = "") -> None:
         if state != self._state:
             self._since = time.time()
-        self._state, self._reason = state, reason
+        self._state, self.reason = state, reason
         self._on_change()
 
     def _observed(self, found: ObservedStop | None) -> None:

@@ -138,7 +138,6 @@ class WaitingConnection(EditorLink):
         self._early = EarlyBytes(self._connected, self._first.set_result)
         self._from_local = MessageSplitter(ToPeer)
         """One splitter for all streams of this connection, because a message may arrive while no stream is open."""
-        self._last_logged = ""
 
     async def carry(self) -> None:
         """Carry the connection until it ends, and show an editor why it has ended."""
@@ -242,10 +241,9 @@ class WaitingConnection(EditorLink):
     def _log_waiting(self, why: RelayDebugError) -> None:
         reason = why.reason_to_wait
         self.session.wait_for(reason, self._loop.time())
-        if reason != self._last_logged:
+        if reason != self._record.reason:
             self._log.waiting(self._name, why)
             self._record.waiting(reason)
-            self._last_logged = reason
 
     def _retry_reason(self, error: RelayDebugError) -> RelayDebugError | None:
         """Return the reason to retry after an error, or None if the local side disconnected before it got an answer.
