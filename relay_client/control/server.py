@@ -188,17 +188,14 @@ def is_own_user(connection: socket.socket) -> bool:
     it does, but the user cannot be determined, return False.
     """
     try:
-        user = _peer_user(connection)
+        return _peer_user(connection) in {own_user(), ROOT}
     except OSError as error:
         return error.errno in NOT_SHOWN
-    return user is None or user in {own_user(), ROOT}
 
 
-def _peer_user(connection: socket.socket) -> int | None:
+def _peer_user(connection: socket.socket) -> int:
     if (option := getattr(socket, "SO_PEERCRED", None)) is not None:
         _pid, linux_user, _gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, option, _UCRED.size))
         return int(linux_user)
-    if not hasattr(socket, "AF_UNIX"):
-        return None
     _version, mac_user = _XUCRED.unpack(connection.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, _XUCRED.size))
     return int(mac_user)
