@@ -13,7 +13,6 @@ up to `MAX_AGE` old.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from relay_core.dap.messages import Arguments, Request, Response, arguments_of, is_message
 from relay_core.dap.prefetch import (
@@ -91,8 +90,8 @@ class ResponseCache(Layer):
 
     def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:
         """Take a message from the agent; return the messages for the editor."""
-        if piece.name == PREFETCH_EVENT and (event := _PrefetchEvent.parse(piece)) is not None:
-            return self._store(event, now)
+        if piece.name == PREFETCH_EVENT and (event := _parse_prefetch_event(piece)) is not None:
+            return self._store(*event, now)
         self._last_seq = max(self._last_seq, piece.seq)
         return [self._observe(piece, now)]
 
@@ -158,13 +157,12 @@ class ResponseCache(Layer):
                     self._learned, self._stopped_at, self._idle_since = [], now, now
         return piece
 
-    def _store(self, event: _PrefetchEvent, now: float) -> list[Output]:
+    def _store(self, after: int, asked: list[Request], answered: list[Response], now: float) -> list[Output]:
         """Store the contents of a prefetch event; return responses that the editor is waiting for."""
-        if self._is_current and event.after == self._after != 0:
-            requests = event.asked[:MAX_PREFETCH_SET]
-            self._prefetched |= {request["seq"]: _PrefetchedRequest(request) for request in requests}
+        if self._is_current and after == self._after != 0:
+            self._prefetched |= {request["seq"]: _PrefetchedRequest(request) for request in asked[:MAX_PREFETCH_SET]}
         to_editor: list[Output] = []
-        for response in event.answered:
+        for response in answered:
             prefetched = self._prefetched.pop(response["request_seq"], None)
             if prefetched is None:
                 continue  # it was dropped because of a change
@@ -224,19 +222,11 @@ class _PrefetchedRequest:
         return self.request["command"] == command and arguments_of(self.request) == arguments
 
 
-class _PrefetchEvent(NamedTuple):
-    """The body of a prefetch event; its fields have the names of the wire format."""
-
-    after: int
-    asked: list[Request]
-    answered: list[Response]
-
-    @classmethod
-    def parse(cls, piece: ToLocal) -> _PrefetchEvent | None:
-        """Parse a message; return None if it is not a prefetch event."""
-        match piece.event(any_length=True):
-            case {"event": event, "body": {"after": int(after), "requested": list(asked), "responses": list(answered)}}:
-                if event == PREFETCH_EVENT:
-                    requests = [message for message in asked if is_message(message, "request")]
-                    return cls(after, requests, [message for message in answered if is_message(message, "response")])
-        return None
+def _parse_prefetch_event(piece: ToLocal) -> tuple[int, list[Request], list[Response]] | None:
+    """Return `after`, `requested` and `responses` of a prefetch event; None for any other message."""
+    match piece.event(any_length=True):
+        case {"event": event, "body": {"after": int(after), "requested": list(asked), "responses": list(answered)}}:
+            if event == PREFETCH_EVENT:
+                requests = [message for message in asked if is_message(message, "request")]
+                return after, requests, [message for message in answered if is_message(message, "response")]
+    return None
