@@ -22,8 +22,8 @@ from relay_client.job_session.members import Member, Members, Place, Stop
 from relay_client.job_session.translation import GONE, Ids
 from relay_client.job_session.wire import FindPlaces, Wire
 from relay_client.stacks import COLLECTIVES
+from relay_client.ui.text import format_ranks
 from relay_core.dap.messages import Arguments, Body, Request, Response, exception_of, reason_of, with_short_description
-from relay_core.value_parsers import format_ranges
 
 # Where all ranks are, in one line: `ranks 0-2, 5-7 at train.py:41; rank 3 in all_reduce; rank 4 running`.
 
@@ -78,13 +78,13 @@ def _where(member: Member, running_in: Mapping[int, str]) -> str:
 def names_of(members: Iterable[Member]) -> str:
     """Return the names of members, such as `ranks 0-2, 5`; for child processes, each name or only their number."""
     found = list(members)
-    ranks = sorted(member.name.rank for member in found if member.name.is_rank and member.name.rank is not None)
+    ranks = [member.name.rank for member in found if member.name.is_rank and member.name.rank is not None]
     texts = [member.name.label for member in found if not member.name.is_rank or member.name.rank is None]
     if len(children := [member for member in found if member.name.child is not None]) > MAX_CHILDREN:
         texts = [member.name.label for member in found if not (member.name.is_rank or member in children)]
         texts.append(f"{len(children)} child processes")
     if ranks:
-        texts.insert(0, f"rank{'s' if len(ranks) > 1 else ''} {format_ranges(ranks).replace(',', ', ')}")
+        texts.insert(0, format_ranks(ranks).replace(",", ", "))
     return ", ".join(texts)
 
 

@@ -20,7 +20,7 @@ from relay_client.prefetch import ResponseCache
 from relay_core.agent_api.metadata import StreamMetadata
 from relay_core.agent_api.requests import Failure, Listen
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.foreign import printable
 from relay_core.layers.layer import Layer
 from relay_core.layers.stack import LayerStack
@@ -215,16 +215,15 @@ class ReverseForwarder:
 
     async def _until_refused(self, request: SessionStream) -> bool:
         """Wait until the agent closes the request, and log its reason; return True if the job cannot connect."""
-        received, refused = b"", False
+        refused = False
         try:
-            while (data := await request.read()) and len(received) < MAX_REFUSAL:
-                received += data
+            received = await request.read_all(MAX_REFUSAL, "the agent's response")
             failure = parse_or_none(Failure, json.loads(received or b"{}"), printable)
             why = failure.error if failure else ""
             refused = failure is not None
         except ConnectionLost as lost:
             why = lost.reason or lost.sentence
-        except (ValueError, RecursionError):
+        except (ProtocolError, ValueError, RecursionError):
             why = "the agent sent an invalid response"
         if why:
             self._log_once(f"the job cannot connect to the editor: {why}")
