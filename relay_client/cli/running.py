@@ -55,25 +55,6 @@ def _run_with_clients(
     return run_quietly(arguments, run())
 
 
-async def answers(clients: Sequence[ControlClient], request: Request) -> list[Any]:
-    """Return the results of a request from those relay-clients that have not exited in the meantime.
-
-    Raises:
-        ConnectionLost: all of them have exited.
-        RelayDebugError: a request failed.
-    """
-    found: list[Any] = []
-    lost = None
-    for client in clients:
-        try:
-            found.append(await client.request(request))
-        except ConnectionLost as error:
-            lost = error
-    if lost is not None and not found:
-        raise lost
-    return found
-
-
 def clients_named(clients: Sequence[ControlClient], name: str) -> list[ControlClient]:
     """Return the relay-clients with this id, process id or hybrid connection, or all of them for "".
 
@@ -101,26 +82,32 @@ def only_client(clients: Sequence[ControlClient]) -> ControlClient:
     return clients[0]
 
 
-async def _first_response(
-    clients: Sequence[ControlClient], request: Request, refused: type[RelayDebugError] = NoListener
-) -> Any:
-    """Send a request to relay-clients one by one, and return the first result, which has the type `request.result`.
+async def _results(
+    clients: Sequence[ControlClient], request: Request, refused: type[RelayDebugError], *, stops_at_first: bool
+) -> list[Any]:
+    """Send a request to relay-clients one by one, and return the results, which have the type `request.result`.
 
     Args:
         clients: The relay-clients, at least one.
         request: The request.
         refused: The errors after which the request is sent to the next relay-client.
+        stops_at_first: Whether to send the request to no other relay-client after the first result.
 
     Raises:
         RelayDebugError: every relay-client answered with an error; an error other than NoListener takes precedence.
     """
+    found: list[Any] = []
     errors: list[RelayDebugError] = []
     for client in clients:
         try:
-            return await client.request(request)
+            found.append(await client.request(request))
         except refused as error:
             errors.append(error)
-    raise min(errors, key=lambda error: isinstance(error, NoListener))
+        if found and stops_at_first:
+            break
+    if not found:
+        raise min(errors, key=lambda error: isinstance(error, NoListener))
+    return found
 
 
 def _as_json(value: object) -> str:
@@ -151,7 +138,7 @@ def _run_status(arguments: argparse.Namespace) -> int:
     from relay_client.control.status_text import status_text
 
     async def show(clients: Sequence[ControlClient]) -> None:
-        found = await answers(clients, GetStatus())
+        found = await _results(clients, GetStatus(), ConnectionLost, stops_at_first=False)
         if arguments.json:
             print(_as_json(tuple(found)))
         else:
@@ -191,7 +178,7 @@ def _run_release(arguments: argparse.Namespace) -> int:
 
     async def release(clients: Sequence[ControlClient]) -> None:
         # Only one of several relay-clients may hold the rank; the others refuse.
-        released = await _first_response(clients, Release(rank, port), RelayDebugError)
+        (released,) = await _results(clients, Release(rank, port), RelayDebugError, stops_at_first=True)
         if arguments.json:
             print(_as_json(released))
             return
@@ -240,7 +227,7 @@ def _run_group(arguments: argparse.Namespace) -> int:
     from relay_client.control.messages import ChooseGroup
 
     async def choose(clients: Sequence[ControlClient]) -> None:
-        chosen = await _first_response(clients, ChooseGroup(arguments.group))
+        (chosen,) = await _results(clients, ChooseGroup(arguments.group), NoListener, stops_at_first=True)
         print(_as_json(chosen) if arguments.json else chosen.text)
 
     return _run_with_clients(arguments, choose)
