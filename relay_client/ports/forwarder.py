@@ -122,15 +122,11 @@ class Forwarder:
         Raises:
             LocalPortInUse, UsageError: a port cannot be opened; the others are closed again.
         """
-        opened: list[int] = []
-        try:
+        async with contextlib.AsyncExitStack() as undoing:
             for local in ports:
                 await self.open(local, may_reverse=self._may_reverse)
-                opened.append(local.port)
-        except BaseException:
-            for number in opened:
-                await self.close_port(number)
-            raise
+                undoing.push_async_callback(self.close_port, local.port)
+            undoing.pop_all()
 
     def leads_to(self, port: int) -> bool:
         """Return whether one of the ports, open or still to be opened, leads to a logical port."""
