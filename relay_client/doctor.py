@@ -15,6 +15,7 @@ from relay_client.ui.text import format_ports, format_ranks
 from relay_core import errors
 from relay_core.access_settings import AccessSettings
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
+from relay_core.agent_api.members import items, mapping
 from relay_core.auth import Access
 from relay_core.diagnosis.checks import TOKEN, Examination, Skipped
 from relay_core.diagnosis.server import ANSWER, examine_relay
@@ -59,16 +60,14 @@ def check_launch_json(folder: Path, ports: Collection[int], option: str = "") ->
 
 def _configurations(text: str) -> list[dict[str, Any]]:
     root = parse(text, str(FILE))
-    data = root.data if root is not None else None
-    found = data.get("configurations") if isinstance(data, dict) else None
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    found = items(mapping(root.data if root is not None else None).get("configurations"))
+    return [each for each in found if isinstance(each, dict)]
 
 
 def _port(configuration: dict[str, Any]) -> int | None:
     """Return the port in `connect` or `listen`; debugpy accepts it as a number or as text."""
     for name in ("connect", "listen"):
-        place = configuration.get(name)
-        port = place.get("port") if isinstance(place, dict) else None
+        port = mapping(configuration.get(name)).get("port")
         if isinstance(port, (int, str)) and str(port).isdecimal():
             return int(port)
     return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ntpath
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from relay_client.editor.job_view import FindRoot, JobView, map_paths, mapping_text, remote_path
 from relay_client.editor.messages import CANNOT_FOLLOW, CONSOLE, IMPORTANT, NOT_FOLLOWED
 from relay_client.editor.notices import Outbox
+from relay_core.agent_api.members import items, mapping
 from relay_core.dap.messages import Arguments, Request, Response, arguments_of
 
 # Breakpoints that the debugger could not set: one line for each file, with the necessary change to launch.json.
@@ -101,8 +102,7 @@ class Attaching:
     def breakpoints_requested(self, request: Request, view: JobView) -> None:
         """Record a `setBreakpoints` request, and have its file compared with the job's if that is new."""
         arguments = arguments_of(request)
-        source = arguments.get("source")
-        path = source.get("path") if isinstance(source, Mapping) else None
+        path = mapping(arguments.get("source")).get("path")
         if not isinstance(path, str) or not arguments.get("breakpoints"):
             return
         self._files[request["seq"]] = path
@@ -147,9 +147,7 @@ class Attaching:
         path = self._files.pop(response["request_seq"], None)
         if path is None or path in self._unset:
             return
-        body = response.get("body")
-        found = body.get("breakpoints") if isinstance(body, Mapping) else None
-        for each in found if isinstance(found, list) else []:
+        for each in items(mapping(response.get("body")).get("breakpoints")):
             match each:
                 case {"verified": False, "message": str(message)}:
                     if line := _line(message, path, self._sources.get(path, ""), view):

@@ -28,6 +28,7 @@ from relay_core.access_settings import (
     TUNNEL_KEY_VARIABLE,
     AccessSettings,
 )
+from relay_core.agent_api.members import items, mapping
 from relay_core.errors import UsageError
 
 # The command line of the task in tasks.json: the options that `relay-client init` received, without secrets.
@@ -162,8 +163,7 @@ def _configuration(entry: Entry, order: int) -> dict[str, Any]:
 def _compound(entries: Sequence[Entry], existing: Mapping[str, Any], order: int) -> dict[str, Any]:
     """Return the compound of all entries; it keeps members that the user added, but drops ranks without an entry."""
     names = [entry.name for entry in entries]
-    members = existing.get("configurations")
-    kept = [each for each in members if not _is_ours(each) or each in names] if isinstance(members, list) else []
+    kept = [each for each in items(existing.get("configurations")) if not _is_ours(each) or each in names]
     return {
         "name": COMPOUND,
         "configurations": kept + [name for name in names if name not in kept],
@@ -190,8 +190,7 @@ def _is_deprecated(entry: Any) -> bool:
 
 def _named(elements: Any, name: str, key: str = "name") -> Mapping[str, Any]:
     """Return the first object with this name, or an empty object."""
-    candidates = elements if isinstance(elements, list) else []
-    return next((each for each in candidates if isinstance(each, dict) and each.get(key) == name), {})
+    return next((each for each in items(elements) if isinstance(each, dict) and each.get(key) == name), {})
 
 
 def task_hc(text: str, name: str) -> str | None:
@@ -200,8 +199,7 @@ def task_hc(text: str, name: str) -> str | None:
     Raises:
         ConfigurationError: the file is not valid.
     """
-    arguments = _named(Document(text, name).data.get("tasks"), TASK, "label").get("args")
-    pairs = pairwise(arguments if isinstance(arguments, list) else [])
+    pairs = pairwise(items(_named(Document(text, name).data.get("tasks"), TASK, "label").get("args")))
     return next((str(value) for option, value in pairs if option == "--hc"), None)
 
 
@@ -243,7 +241,7 @@ def without_ours(text: str, name: str) -> str:
 
 def _is_added(entry: Any) -> bool:
     """Return True for the task, and for the configurations and the compound that start it."""
-    found = entry if isinstance(entry, dict) else {}
+    found = mapping(entry)
     is_named = str(found.get("name")).startswith(PREFIX)
     return found.get("label") == TASK or (is_named and found.get("preLaunchTask") == TASK)
 

@@ -15,6 +15,7 @@ from typing import TypeGuard
 from relay_client.compare.console import IN_BRACES
 from relay_client.job_session.members import Member, Members, Phase
 from relay_client.job_session.wire import Wire
+from relay_core.agent_api.members import items, mapping, text
 from relay_core.dap.messages import Body, Request, Response, arguments_of, reason_of
 
 # The name `RANK` in conditions and logpoints: each rank receives them with its own number in place of the name.
@@ -91,8 +92,8 @@ class _BreakpointSet:
     @property
     def wanted(self) -> list[Body]:
         """The breakpoints as the editor has sent them."""
-        found = arguments_of(self.request).get("breakpoints")
-        return [dict(each) for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+        found = items(arguments_of(self.request).get("breakpoints"))
+        return [dict(each) for each in found if isinstance(each, dict)]
 
     def union(self, members: Members) -> list[Body]:
         """Return the breakpoints for the editor."""
@@ -256,6 +257,4 @@ class Breakpoints:
 
 def _key(request: Request) -> str:
     """Return the file whose breakpoints a request replaces; "" for function breakpoints."""
-    source = arguments_of(request).get("source")
-    path = source.get("path") if isinstance(source, dict) else None
-    return path if isinstance(path, str) else ""
+    return text(mapping(arguments_of(request).get("source")).get("path"))

@@ -36,6 +36,7 @@ from relay_client.job_session.stops import Stops
 from relay_client.job_session.thread_list import ThreadList
 from relay_client.job_session.translation import Ids, StaleId
 from relay_client.job_session.wire import CloseRank, EndSession, OpenChild, Output, Wire
+from relay_core.agent_api.members import mapping
 from relay_core.dap.messages import (
     Arguments,
     Body,
@@ -286,8 +287,8 @@ class JobSession:
                 self._leave(request, now)
             case "evaluate" if (typed := command_of(request)) is not None:
                 self._run(request, typed, now)
-            case command if command in _FOR_ALL and not _source_of(arguments).get("sourceReference"):
-                if command == "setBreakpoints" and not isinstance(_source_of(arguments).get("path"), str):
+            case command if command in _FOR_ALL and not mapping(arguments.get("source")).get("sourceReference"):
+                if command == "setBreakpoints" and not isinstance(mapping(arguments.get("source")).get("path"), str):
                     self._wire.fail(request, "the source of the breakpoints has no path")  # debugpy would exit
                 else:
                     self._breakpoints.requested(request, now)
@@ -451,11 +452,6 @@ class JobSession:
         self._wire.show(reason_of(response))
         self._wire.put(CloseRank(member.number))
         return False
-
-
-def _source_of(arguments: Arguments) -> Body:
-    source = arguments.get("source")
-    return source if isinstance(source, dict) else {}
 
 
 def _place(error: Exception) -> str:
