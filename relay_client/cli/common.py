@@ -212,7 +212,10 @@ async def run_controlled(
                 server = await page.enter_async_context(PageServer(service, _print_link, ui_port))
                 forwarder.on_open = server.show_link
             background.spawn(Waits(tunnels).keep(), name="find out which ranks wait")
-            await first_completed(body, _stop_on_request(service), _exit_when_idle(forwarder, idle_exit))
+            ends = [body, _stop_on_request(service)]
+            if idle_exit is not None:
+                ends.append(_exit_when_idle(forwarder, idle_exit))
+            await first_completed(*ends)
 
 
 async def _stop_on_request(service: ControlService) -> None:
@@ -226,13 +229,8 @@ def _print_link(link: str) -> None:
     print(f"page (this link works once): {link}", file=sys.stderr, flush=True)
 
 
-async def _exit_when_idle(forwarder: Forwarder, seconds: float | None) -> None:
-    """Complete once no editor has been connected for `seconds`; if `seconds` is None, never complete."""
-    import asyncio
-
-    if seconds is None:
-        await asyncio.Event().wait()
-        return
+async def _exit_when_idle(forwarder: Forwarder, seconds: float) -> None:
+    """Complete once no editor has been connected for `seconds`."""
     await forwarder.connections.until_idle(seconds)
     logger.info("exiting: no editor has been connected for %g s (--idle-exit)", seconds)
 
