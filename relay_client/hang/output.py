@@ -56,7 +56,7 @@ def _group_paragraph(verdict: GroupVerdict, verdicts: Sequence[GroupVerdict], jo
         called = _called(verdict.waiting, verdict, job)
         now = _now(verdict.waiting, called, job)
         parts += [f"collective #{verdict.number}{text}", f"entered by {who}{called}{since}{now}"]
-        parts += _slow(verdict) if whole else []
+        parts += [_slow(verdict)] if whole else []
     for word, ranks in (("missing", verdict.missing), ("unknown:", verdict.unknown)):
         if ranks:
             each = _by_text(ranks, lambda rank: _whereabouts(rank, verdict, verdicts, job))
@@ -106,14 +106,13 @@ def _at(places: Iterable[str]) -> str:
     return f" at {place}" if place else ""
 
 
-def _slow(verdict: GroupVerdict) -> Iterator[str]:
-    """Yield what an operation that all ranks have entered may be waiting for."""
+def _slow(verdict: GroupVerdict) -> str:
+    """Return what an operation that all ranks have entered may be waiting for."""
     who = format_ranks(verdict.waiting)
     if verdict.is_usual:
         gap = duration(verdict.longest_gap)
-        yield f"not complete in {who}, which is usual here: {gap} have passed between two operations of this group"
-    else:
-        yield f"not complete in {who}: the operation is slow, or a device or the network is stuck"
+        return f"not complete in {who}, which is usual here: {gap} have passed between two operations of this group"
+    return f"not complete in {who}: the operation is slow, or a device or the network is stuck"
 
 
 def _by_text(ranks: Iterable[int], text_of: Callable[[int], str]) -> list[tuple[str, list[int]]]:
