@@ -178,7 +178,7 @@ async def _best(clients: Sequence[ControlClient], ranks: Sequence[int]) -> Contr
     candidates = knowing or list(clients)
     if len({(client.about.namespace, client.about.hc) for client in candidates}) == 1:
         return candidates[0]
-    return only_client(candidates)
+    return only_client(candidates, "--hc")
 
 
 def _print_json(attached: Attached, client: ClientId | None = None) -> None:

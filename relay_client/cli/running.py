@@ -70,15 +70,15 @@ def clients_named(clients: Sequence[ControlClient], name: str) -> list[ControlCl
     raise NoClient("no relay-client is running", hint="to start one, run: relay-client --hc NAME --ports 5678")
 
 
-def only_client(clients: Sequence[ControlClient]) -> ControlClient:
-    """Return the only relay-client.
+def only_client(clients: Sequence[ControlClient], option: str = "--client") -> ControlClient:
+    """Return the only relay-client; the option is the one with which the user can choose it.
 
     Raises:
         UsageError: several relay-clients are running.
     """
     if len(clients) > 1:
         names = ", ".join(f"{client.about.id} ('{client.about.hc}')" for client in clients)
-        raise UsageError(f"{len(clients)} relay-clients are running: {names}", hint="choose one with --client")
+        raise UsageError(f"{len(clients)} relay-clients are running: {names}", hint=f"choose one with {option}")
     return clients[0]
 
 

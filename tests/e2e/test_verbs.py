@@ -261,11 +261,12 @@ async def test_two_hybrid_connections(tmp_path: Path) -> None:
                 command = ("relay_client", "--hc", name, "--ports", str(free_port()))
                 client = await stack.enter_async_context(program(*command, env={**env, **here}))
                 await client.line("ready on")
-            for command in (["targets"], ["stacks"], ["hang", "--watch", "1"]):
+            choosing = {"--client": (["targets"], ["stacks"], ["hang", "--watch", "1"]), "--hc": (["attach", "0"],)}
+            for option, command in ((option, each) for option, commands in choosing.items() for each in commands):
                 refused = await run("relay_client", *command, env=here)
                 assert (2, "") == (refused.status, refused.stdout)
                 assert re.search(r"2 relay-clients are running: \w{8} \('first'\), \w{8} \('second'\)", refused.stderr)
-                assert "hint: choose one with --client" in refused.stderr
+                assert f"hint: choose one with {option}" in refused.stderr
             for choice in ("--client", "--hc"):
                 chosen = await run("relay_client", "targets", choice, "second", env=here)
                 assert (9, True) == (chosen.status, "no agent is listening on 'second'" in chosen.stderr), chosen
