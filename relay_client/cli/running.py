@@ -82,7 +82,7 @@ def only_client(clients: Sequence[ControlClient], option: str = "--client") -> C
     return clients[0]
 
 
-async def _results(
+async def results(
     clients: Sequence[ControlClient], request: Request, refused: type[RelayDebugError], *, stops_at_first: bool
 ) -> list[Any]:
     """Send a request to relay-clients one by one, and return the results, which have the type `request.result`.
@@ -138,7 +138,7 @@ def _run_status(arguments: argparse.Namespace) -> int:
     from relay_client.control.status_text import status_text
 
     async def show(clients: Sequence[ControlClient]) -> None:
-        found = await _results(clients, GetStatus(), ConnectionLost, stops_at_first=False)
+        found = await results(clients, GetStatus(), ConnectionLost, stops_at_first=False)
         if arguments.json:
             print(_as_json(tuple(found)))
         else:
@@ -178,7 +178,7 @@ def _run_release(arguments: argparse.Namespace) -> int:
 
     async def release(clients: Sequence[ControlClient]) -> None:
         # Only one of several relay-clients may hold the rank; the others refuse.
-        (released,) = await _results(clients, Release(rank, port), RelayDebugError, stops_at_first=True)
+        (released,) = await results(clients, Release(rank, port), RelayDebugError, stops_at_first=True)
         if arguments.json:
             print(_as_json(released))
             return
@@ -227,7 +227,7 @@ def _run_group(arguments: argparse.Namespace) -> int:
     from relay_client.control.messages import ChooseGroup
 
     async def choose(clients: Sequence[ControlClient]) -> None:
-        (chosen,) = await _results(clients, ChooseGroup(arguments.group), NoListener, stops_at_first=True)
+        (chosen,) = await results(clients, ChooseGroup(arguments.group), NoListener, stops_at_first=True)
         print(_as_json(chosen) if arguments.json else chosen.text)
 
     return _run_with_clients(arguments, choose)

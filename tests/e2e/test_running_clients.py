@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from relay_client.cli.running import answers
+from relay_client.cli.running import results
 from relay_client.control.client import running_clients
 from relay_client.control.messages import GetStatus
 from relay_core.errors import ConnectionLost
@@ -324,10 +324,10 @@ async def test_a_relay_client_that_exits_in_the_meantime(
                 os.kill(client.about.pid, signal.SIGKILL)
                 await client.until_closed()
                 if ended < len(clients):
-                    (status,) = await answers(clients, GetStatus())
+                    (status,) = await results(clients, GetStatus(), ConnectionLost, stops_at_first=False)
                     assert clients[-1].about == status.client
             with pytest.raises(ConnectionLost, match="the relay-client has exited"):
-                await answers(clients, GetStatus())
+                await results(clients, GetStatus(), ConnectionLost, stops_at_first=False)
 
 
 async def test_a_relay_client_that_is_suspended_during_a_command(
