@@ -215,7 +215,7 @@ async def stdout_line(running: Program) -> str:
 async def test_interrupted_command(relay: LocalRelay, tmp_path: Path) -> None:
     """Ctrl-C of a push cancels it in the running relay-client, which performs the next one: only that is executed.
 
-    The command shows what it waits for and, with status 130, that nothing was changed.
+    Without an answer, the status is 130. The command shows what it waits for and, with status 130, that nothing was changed.
     """
     here = {"RELAY_CLIENT_DIR": str(tmp_path / "own")}
     port = consecutive_ports(2)[0]
@@ -235,6 +235,12 @@ async def test_interrupted_command(relay: LocalRelay, tmp_path: Path) -> None:
             await until_registered(relay, tmp_path, rank + 1)
             if rank == 0:
                 client = await stack.enter_async_context(running_client(relay, tmp_path, "--ports", str(port), **here))
+                endless = ("eval", "__import__('time').sleep(1e6)", "--timeout", "1h")
+                async with program("relay_client", *endless, env=here) as evaluating:
+                    await jobs[0].line("evaluating an expression in")
+                    evaluating.process.send_signal(signal.SIGINT)
+                    interrupted = await evaluating.finish()
+                    assert (130, "", "") == (interrupted.status, interrupted.stdout, interrupted.stderr)
                 file.write_text(versions[1])
                 async with program("relay_client", "push", "--now", "--as", "model.py", str(file), env=here) as pushing:
                     await client.line("waiting up to 30 s for rank 1")

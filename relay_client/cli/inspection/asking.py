@@ -44,12 +44,11 @@ def ask(arguments: argparse.Namespace, request: Verb) -> int:
         RelayDebugError: the verb has failed, completely or in part.
     """
     check(request, lambda field: f"--{field}")
-    answer, status = perform_once(arguments, request)
+    answer, _status = perform_once(arguments, request)
     if answer is not None:
         return show(answer, as_json=arguments.json)
-    if status or not request.cancelled:
-        return status
-    print(request.cancelled, file=sys.stderr)
+    if request.cancelled:
+        print(request.cancelled, file=sys.stderr)
     return INTERRUPTED
 
 
