@@ -43,7 +43,8 @@ class NewFile:
         self.functions: dict[str, list[NewFunction]] = {}
         """The functions by qualified name, in their order in the file."""
         code = compile(self.tree, filename, "exec", dont_inherit=True)
-        nodes = {(_code_name(node), _first_line(node)): node for node in _function_nodes(self.tree)}
+        functions = (node for node in ast.walk(self.tree) if isinstance(node, Function))
+        nodes = {(_code_name(node), _first_line(node)): node for node in functions}
         for name, found in qualified_codes(code):
             node = nodes.get((found.co_name, found.co_firstlineno))
             if node is not None:
@@ -104,12 +105,6 @@ def assigned_constant(node: ast.stmt | None) -> tuple[str, object] | None:
 def is_immutable(value: object) -> bool:
     """Return whether a value is a constant, or a tuple of constants."""
     return type(value) in _IMMUTABLE or (type(value) is tuple and all(map(is_immutable, value)))
-
-
-def _function_nodes(tree: ast.AST) -> Iterator[Function]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield node
 
 
 def _code_name(node: Function) -> str:

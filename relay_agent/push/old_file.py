@@ -199,30 +199,22 @@ class OldFile:
 
     def __init__(self, file: NewFile | None, loaded: Mapping[str, object]) -> None:
         self.is_known = file is not None
-        self.names: set[str] = set()
-        """The qualified names of all definitions and assignments."""
         self._statements: set[tuple[str, str]] = set()
         """All statements of the module and of its classes, with the name of the class."""
-        self._nodes: dict[str, ast.stmt] = {}
+        self.nodes: dict[str, ast.stmt] = {}
+        """The statement that defined or assigned each qualified name."""
         self.loaded = loaded if file is None else {}
         if file is not None:
             self._read(file.tree.body, "")
-        self._created = _created.setdefault(file.filename, {}) if file is not None else {}
-        for name, node in self._nodes.items():
+        self.created = _created.setdefault(file.filename, {}) if file is not None else {}
+        """The definitions with which classes were created, by qualified name, as far as they are known."""
+        for name, node in self.nodes.items():
             if isinstance(node, ast.ClassDef):
-                self._created.setdefault(name, node)
+                self.created.setdefault(name, node)
 
     def has(self, statement: ast.stmt, within: str = "") -> bool:
         """Return whether a statement was in the file, at the top level of the module or of a class."""
         return (within, ast.dump(statement)) in self._statements
-
-    def node(self, name: str) -> ast.stmt | None:
-        """Return the statement that defined or assigned a qualified name; None if unknown."""
-        return self._nodes.get(name)
-
-    def created(self, name: str) -> ast.ClassDef | None:
-        """Return the definition with which a class was created; None if unknown."""
-        return self._created.get(name)
 
     @classmethod
     def find(cls, filename: str, pushed: str | None, functions: Iterable[FunctionType], cached: str = "") -> OldFile:
@@ -250,8 +242,7 @@ class OldFile:
         for node in body:
             self._statements.add((within.rstrip("."), ast.dump(node)))
             for name in bound_names(node):
-                self._nodes[within + name] = node
-                self.names.add(within + name)
+                self.nodes[within + name] = node
             if isinstance(node, ast.ClassDef):
                 self._read(node.body, f"{within}{node.name}.")
 

@@ -285,7 +285,7 @@ class Scope:
             else:  # definitions below may need it
                 self._add(name, value)
             return
-        assigned = assigned_constant(self._old.node(within + name))
+        assigned = assigned_constant(self._old.nodes.get(within + name))
         loaded = self._old.loaded
         before = assigned[1:] if assigned else (loaded[within + name],) if within + name in loaded else None
         known = self._unset.get(within + name) or (self._old.is_known, before)
@@ -306,7 +306,7 @@ class Scope:
             self._kept([f"{within}{name} keeps the value assigned by the process; the file has {_shown(value)}"])
 
     def _prepare_class(self, cls: type, node: ast.ClassDef, name: str, *, is_inside_members: bool = False) -> None:
-        body = ClassBody(cls, node, self._old.created(name), is_inside_members=is_inside_members)
+        body = ClassBody(cls, node, self._old.created.get(name), is_inside_members=is_inside_members)
         self._check_class(cls, body, name)
         functions = [each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
         new: list[ast.stmt] = []
@@ -375,10 +375,10 @@ class Scope:
 
     def _is_other(self, node: ast.ClassDef, names: Mapping[str, object], name: str) -> bool:
         """Return whether the name of a class is bound to what a decorator has returned for it, and report changes."""
-        is_class = isinstance(self._old.node(name), ast.ClassDef)
+        is_class = isinstance(self._old.nodes.get(name), ast.ClassDef)
         is_other = node.name in names and (is_class or bool(node.decorator_list))
         if is_other:
-            self._check_class(None, ClassBody(None, node, self._old.created(name)), name)
+            self._check_class(None, ClassBody(None, node, self._old.created.get(name)), name)
         return is_other
 
     def _check_class(self, cls: type | None, body: ClassBody, name: str) -> None:
@@ -395,11 +395,11 @@ class Scope:
             self.missing |= {f"{name}.{each}" for each in body.missing(attributes)}
         self._kept(
             _gone_text(f"{name}.{each}")
-            for each in sorted(body.removed_constants(self._old.node(name)) & {*attributes})
+            for each in sorted(body.removed_constants(self._old.nodes.get(name)) & {*attributes})
         )
 
     def _check_decorators(self, node: ast.stmt, name: str) -> None:
-        old = self._old.node(name)
+        old = self._old.nodes.get(name)
         if (
             isinstance(node, Definition)
             and isinstance(old, Definition)
@@ -424,7 +424,7 @@ class Scope:
         names = {name for node in self._new.tree.body for name in bound_names(node)}
         gone = sorted(
             name
-            for name in self._old.names - names
+            for name in self._old.nodes.keys() - names
             if "." not in name and name in self._names and not self._live.get(name)
         )
         return [_gone_text(name) for name in gone]
