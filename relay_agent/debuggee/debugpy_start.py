@@ -85,14 +85,23 @@ def own_adapter() -> Iterator[None]:
         file = {FILE_VARIABLE: f"{DESCRIPTORS}/{number}"} if has_files else {}
         return {**given, **file, STARTER_VARIABLE: str(os.getpid())}
 
-    with Report() as report:
-        socket.socket.accept = accept_report  # type: ignore[method-assign,assignment] # see above
-        module.Popen.__init__ = start
-        try:
-            yield
-        finally:
-            socket.socket.accept = accept  # type: ignore[method-assign] # likewise
-            module.Popen.__init__ = begin
+    with (
+        Report() as report,
+        _replaced(socket.socket, "accept", accept_report),
+        _replaced(module.Popen, "__init__", start),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, replacement: object) -> Iterator[None]:
+    """Give an attribute of a module or a class another value inside the block."""
+    before = getattr(owner, name)
+    setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
 
 
 ADAPTER_GUARD = Path(__file__).with_name("adapter_guard")
@@ -139,19 +148,14 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
     return debugpy
 
 
-@contextlib.contextmanager
-def _without_child() -> Iterator[None]:
+def _without_child() -> contextlib.AbstractContextManager[None]:
     """Prevent debugpy's log, while it is imported, from describing the platform: this starts `uname` as a child."""
     thread, describe = threading.get_ident(), platform.platform
 
     def skip(*arguments: Any, **options: Any) -> str:
         return "" if threading.get_ident() == thread else describe(*arguments, **options)
 
-    platform.platform = skip
-    try:
-        yield
-    finally:
-        platform.platform = describe
+    return _replaced(platform, "platform", skip)
 
 
 @contextlib.contextmanager
@@ -214,46 +218,27 @@ def listen(debugpy: ModuleType) -> int:
 # environment as well; `adapter_guard` prevents that.
 
 
+@functools.cache
 def _skip_description() -> None:
-    """Describe the environment in debugpy's log only if the log is on.
+    """Describe the environment in debugpy's log only if the log is on; the replacement stays.
 
     debugpy first reads the metadata of all installed packages: 95 ms for 117 packages, during which it holds the GIL.
     """
-    if not table.STARTING.is_available():
-        return
-    log: Any = sys.modules["debugpy.common.log"]
-    if not isinstance(log.describe_environment, _Description):
-        log.describe_environment = _Description(log)
+    if table.STARTING.is_available():
+        log: Any = sys.modules["debugpy.common.log"]
+        describe = log.describe_environment
+        log.describe_environment = lambda header: describe(header) if "info" in log._levels else None  # noqa: SLF001 - as in the table
 
 
-class _Description:
-    """Replacement for `describe_environment` of debugpy's module `log`."""
-
-    def __init__(self, log: Any) -> None:
-        self._log = log
-        self._describe = log.describe_environment
-
-    def __call__(self, header: str) -> None:
-        if "info" in self._log._levels:  # noqa: SLF001 - nothing public shows it
-            self._describe(header)
-
-
-@contextlib.contextmanager
-def _without_pause() -> Iterator[None]:
+def _without_pause() -> contextlib.AbstractContextManager[None]:
     """Let pydevd continue in this thread as soon as it has connected.
 
     It would sleep for 0.1 s to "give threads time to start", although `Thread.start` has waited for that.
     """
     if not table.STARTING.is_available():
-        yield
-        return
+        return contextlib.nullcontext()
     pydevd: Any = sys.modules["pydevd"]
-    before = pydevd.time
-    pydevd.time = _TimeWithoutPause(before)
-    try:
-        yield
-    finally:
-        pydevd.time = before
+    return _replaced(pydevd, "time", _TimeWithoutPause(pydevd.time))
 
 
 class _TimeWithoutPause:
@@ -302,12 +287,10 @@ def connect(debugpy: ModuleType, port: int) -> None:
         debugpy.connect(address)
         return
     api = sys.modules["debugpy.server.api"]
-    settrace = api._settrace  # noqa: SLF001 - `debugpy.listen` calls it with the same argument
-    api._settrace = functools.partial(settrace, wait_for_ready_to_run=False)  # type: ignore[attr-defined] # noqa: SLF001
-    try:
+    # `debugpy.listen` calls it with the same argument.
+    settrace = functools.partial(api._settrace, wait_for_ready_to_run=False)  # noqa: SLF001 - as in the table
+    with _replaced(api, "_settrace", settrace):
         debugpy.connect(address)
-    finally:
-        api._settrace = settrace  # type: ignore[attr-defined] # noqa: SLF001
 
 
 def find_adapter_port() -> int | None:
