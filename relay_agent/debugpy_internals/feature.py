@@ -82,35 +82,26 @@ class Feature:
             self._was_checked = True
         return not self.is_off
 
-    def guarded(self) -> _Guard:
+    def guarded(self) -> Feature:
         """Return a context manager that switches the feature off if its block raises, and suppresses the exception."""
-        return _Guard(self)
+        return self
 
-    def switch_off(self, reason: object) -> None:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self.switch_off(error)
+        return True
+
+    def switch_off(self, error: Exception) -> None:
         """Switch the feature off permanently, and log this once."""
         self.is_off = True
         if self._failure_logged.acquire(blocking=False):
             first, last = CHECKED_VERSIONS
             version = getattr(sys.modules.get("debugpy"), "__version__", "of an unknown version")
             write_line(
-                f"{self.without}: debugpy {version} has unexpected internals ({_describe(reason)}); "
-                f"relay-debug was tested with {first} to {last}"
+                f"{self.without}: debugpy {version} has unexpected internals "
+                f"({type(error).__name__}: {error}); relay-debug was tested with {first} to {last}"
             )
-
-
-class _Guard:
-    def __init__(self, feature: Feature) -> None:
-        self._feature = feature
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        self._feature.switch_off(error)
-        return True
-
-
-def _describe(reason: object) -> str:
-    return f"{type(reason).__name__}: {reason}" if isinstance(reason, Exception) else str(reason)
