@@ -18,8 +18,8 @@ from enum import Enum, auto
 from types import FrameType, ModuleType
 from typing import Any, Protocol
 
-from relay_agent.debuggee import debugpy_start, detaching, gevent_support, pydevd_patches, stopping, tracing
-from relay_agent.debuggee.pydevd_patches import unreached_report
+from relay_agent.debuggee import debugpy_start, detaching, gevent_support, stopping, tracing
+from relay_agent.debuggee.pydevd_patches import child_processes, unreached_report
 from relay_agent.debugpy_internals.table import CHILDREN, FORKING, STATE, UNCAUGHT
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.stderr import failed_import, write_line
@@ -333,9 +333,9 @@ class Debugger:
             if CHILDREN.is_available():
                 port = self._port if success is Event.LISTENS else None
                 if follow_children:
-                    pydevd_patches.follow_into_children(port)
+                    child_processes.follow_into_children(port)
                 else:
-                    pydevd_patches.follow_on_demand(port, self.is_attached)
+                    child_processes.follow_on_demand(port, self.is_attached)
             self._move(success)
         except RelayDebugError:
             raise

@@ -7,10 +7,7 @@ function that it needs, and after the first error in the feature. Forked childre
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 from relay_agent.debuggee.pydevd_patches import (
     adapter_user,
@@ -22,9 +19,8 @@ from relay_agent.debuggee.pydevd_patches import (
     unreached_report,
 )
 from relay_agent.job.gevent_originals import threading
-from relay_agent.job.paths import in_front
 
-__all__ = ["VALUES_VARIABLE", "follow_into_children", "follow_on_demand", "install"]
+__all__ = ["VALUES_VARIABLE", "install"]
 
 VALUES_VARIABLE = "RELAY_DEBUG_VALUES"
 """The variable of the setting `--debug-values`; also set for children if this process got the setting from another
@@ -62,25 +58,3 @@ def install(*, values: bool = True, is_child: bool = False) -> None:
         from relay_agent.debuggee.pydevd_patches import showing  # noqa: PLC0415 - in debug runs only
 
         showing.install()
-
-
-def follow_into_children(port: int | None) -> None:
-    """Put the plugin that patches pydevd on the PYTHONPATH of the Python processes that this one starts.
-
-    Args:
-        port: The port of debugpy's adapter; None if this process has connected to an editor.
-    """
-    os.environ.pop(child_processes.PORT_VARIABLE, None)
-    if port is not None:
-        os.environ[child_processes.PORT_VARIABLE] = str(port)
-    os.environ["PYTHONPATH"] = in_front(Path(__file__).with_name("child_plugin"), os.environ.get("PYTHONPATH"))
-
-
-def follow_on_demand(port: int | None, is_attached: Callable[[], bool]) -> None:
-    """Let an editor that attaches decide whether child processes are followed.
-
-    Args:
-        port: As for `follow_into_children`.
-        is_attached: Returns whether an editor is attached.
-    """
-    child_processes.prepare(lambda: follow_into_children(port), is_attached)

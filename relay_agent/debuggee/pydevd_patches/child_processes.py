@@ -6,10 +6,12 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from relay_agent.debugpy_internals.table import CHILD_WAIT, FOLLOWING
 from relay_agent.job.gevent_originals import time
+from relay_agent.job.paths import in_front
 from relay_agent.job.stderr import write_line
 from relay_core.socket_tables import SocketTables
 
@@ -121,9 +123,26 @@ class _Following:
     """Whether an editor is attached to this process."""
 
 
-def prepare(reach_children: Callable[[], None], is_attached: Callable[[], bool]) -> None:
-    """Set the callback for an editor that begins to follow children, and the check for an attached editor."""
-    _Following.reach_children = staticmethod(reach_children)
+def follow_into_children(port: int | None) -> None:
+    """Put the plugin that patches pydevd on the PYTHONPATH of the Python processes that this one starts.
+
+    Args:
+        port: The port of debugpy's adapter; None if this process has connected to an editor.
+    """
+    os.environ.pop(PORT_VARIABLE, None)
+    if port is not None:
+        os.environ[PORT_VARIABLE] = str(port)
+    os.environ["PYTHONPATH"] = in_front(Path(__file__).with_name("child_plugin"), os.environ.get("PYTHONPATH"))
+
+
+def follow_on_demand(port: int | None, is_attached: Callable[[], bool]) -> None:
+    """Let an editor that attaches decide whether child processes are followed.
+
+    Args:
+        port: As for `follow_into_children`.
+        is_attached: Returns whether an editor is attached.
+    """
+    _Following.reach_children = staticmethod(functools.partial(follow_into_children, port))
     _Following.is_attached = staticmethod(is_attached)
 
 

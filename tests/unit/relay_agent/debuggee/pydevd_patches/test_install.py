@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from relay_agent.debuggee.pydevd_patches import follow_into_children
+from relay_agent.debuggee.pydevd_patches.child_processes import follow_into_children
 
 
 def test_path_of_children(monkeypatch):
