@@ -36,17 +36,14 @@ class PortTarget:
     """Whether the program is a debug adapter, which accepts only debug clients."""
     host: str = LOOPBACK
     """A loopback address of this machine."""
+    is_own = False
+    """The port was chosen explicitly and may belong to another user's program."""
 
     def __str__(self) -> str:
         if self.host != LOOPBACK:
             host = f"[{self.host}]" if ":" in self.host else self.host
             return f"{self.logical_port} -> {host}:{self.port}"
         return f"{self.logical_port}" if self.port == self.logical_port else f"{self.logical_port} -> {self.port}"
-
-    @property
-    def is_own(self) -> bool:
-        """Return False: the port was chosen explicitly and may belong to another user's program."""
-        return False
 
     async def locate(self) -> tuple[str, int]:
         """Return host and port."""

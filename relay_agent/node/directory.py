@@ -57,7 +57,7 @@ class NodeDirectory:
     def __init__(self, root: Path, name: str) -> None:
         self.root = root
         self.name = name
-        if _is_too_long(self.socket_path):
+        if _is_too_long(root, name):
             raise ConfigurationError(
                 f"the path '{root}' is too long for a socket", hint=f"set {NODE_DIR_VARIABLE} to a shorter path"
             )
@@ -77,7 +77,7 @@ class NodeDirectory:
     @property
     def socket_path(self) -> Path:
         """The Unix socket that the agent listens on."""
-        return _socket_path(self.root, self.name)
+        return self.root / f"{self.name}.sock"
 
     @property
     def lock_path(self) -> Path:
@@ -162,12 +162,8 @@ def _user_id() -> int:
     return os.getuid() if hasattr(os, "getuid") else 0
 
 
-def _socket_path(root: Path, name: str) -> Path:
-    return root / f"{name}.sock"
-
-
-def _is_too_long(socket_path: Path) -> bool:
-    return len(os.fsencode(socket_path)) > MAX_SOCKET_PATH
+def _is_too_long(root: Path, name: str) -> bool:
+    return len(os.fsencode(root / f"{name}.sock")) > MAX_SOCKET_PATH
 
 
 def _digest(text: str) -> str:
@@ -196,7 +192,7 @@ def _default_roots() -> list[Path]:
 
 def _is_usable(root: Path, name: str) -> bool:
     try:
-        return not _is_too_long(_socket_path(root, name)) and _is_private(root)
+        return not _is_too_long(root, name) and _is_private(root)
     except FileNotFoundError:
         existing = next(parent for parent in root.absolute().parents if os.path.isdir(parent))
         return os.access(existing, os.W_OK | os.X_OK)  # not on a read-only disk, even for root
