@@ -198,7 +198,7 @@ class Debugger:
                 self._wait_for_detach()
             state = self._store_state()
             if state is State.FOREIGN:
-                return _foreign_port()
+                return self.known_port()
             if state is State.RELEASED:
                 tracing.start_tracing()
                 self._move(Event.RESUME)
@@ -292,11 +292,18 @@ class Debugger:
                 return self.is_attached()
         return True
 
-    def find_port(self) -> int | None:
-        """Return the port on which debugpy is listening, whether this module or the job started it; None if unknown."""
-        if self.state in {State.LISTENING, State.RELEASED}:
-            return self._port
-        return debugpy_start.find_adapter_port()
+    def known_port(self) -> int:
+        """Return the port on which debugpy is listening, whether this module or the job started it.
+
+        Raises:
+            ConfigurationError: the job has started debugpy on a port that cannot be determined.
+        """
+        is_own = self.state in {State.LISTENING, State.RELEASED}
+        port = self._port if is_own else debugpy_start.find_adapter_port()
+        if port is None:
+            hint = "remove the job's own call to debugpy.listen()"
+            raise ConfigurationError("debugpy is already in use, on an unknown port", hint=hint)
+        return port
 
     def _wait_for_detach(self) -> None:
         """Wait until debugpy has processed the debugger's detachment; a connection to an editor is then closed.
@@ -376,22 +383,6 @@ def pydevd_debugger() -> Any:
     return pydevd.get_global_debugger() if hasattr(pydevd, "get_global_debugger") else None
 
 
-def _foreign_port() -> int:
-    port = debugpy_start.find_adapter_port()
-    if port is None:
-        raise unknown_port()
-    return port
-
-
-# The errors are made when they are needed: an exception that is raised keeps the frames of its traceback alive.
-
-
-def unknown_port() -> ConfigurationError:
-    """Return the error if the job has started debugpy on a port that cannot be determined."""
-    hint = "remove the job's own call to debugpy.listen()"
-    return ConfigurationError("debugpy is already in use, on an unknown port", hint=hint)
-
-
 def debugpy_missing() -> RelayDebugError:
-    """Return the error if the job cannot import debugpy."""
+    """Return the error if the job cannot import debugpy; a new one, because one that is raised keeps frames alive."""
     return RelayDebugError("debugpy is not installed in the job's Python; install it there: pip install debugpy")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from relay_agent.debuggee import pydevd_patches, sigtrap
 from relay_agent.debuggee.answers import ANSWERS
-from relay_agent.debuggee.debugger import debugger, debugpy_missing, unknown_port
+from relay_agent.debuggee.debugger import debugger, debugpy_missing
 from relay_agent.job.collective_timeouts import prepare_for_holds, raise_timeouts
 from relay_agent.job.paths import script_name, start_directory
 from relay_agent.job.stderr import report_failure, write_line
@@ -59,7 +59,8 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
     if found is None or found.attaching.hopeless.is_set():
         if not is_local(settings, os.environ):
             settings.access.require_complete(os.environ)
-            _require_known_port()
+            if debugger.is_armed():
+                debugger.known_port()  # an error if the job has started debugpy on an unknown one
         prepare_for_holds()
         if settings.timeouts:
             raise_timeouts(settings.timeouts)
@@ -322,9 +323,3 @@ def _leave_values_to_debugpy() -> None:
     """Do not change how values are shown, in this process or in its children."""
     debugger.shows_values = False
     os.environ[pydevd_patches.VALUES_VARIABLE] = "off"
-
-
-def _require_known_port() -> None:
-    """Raise ConfigurationError if the job has started debugpy itself on an unknown port."""
-    if debugger.is_armed() and debugger.find_port() is None:
-        raise unknown_port()

@@ -280,9 +280,10 @@ async def test_foreign_port(chosen, found):
     code = """
         import debugpy
         from relay_agent.debuggee.debugger import debugger
-        print(debugger.is_armed(), debugger.find_port())
+        from relay_agent.debuggee.debugpy_start import find_adapter_port
+        print(debugger.is_armed(), find_adapter_port())
         debugpy.listen(int(sys.argv[1]))
-        print(debugger.is_armed(), debugger.find_port(), debugger.is_attached())
+        print(debugger.is_armed(), find_adapter_port(), debugger.is_attached())
         debugger.release()
         print(debugger.is_armed())
     """
