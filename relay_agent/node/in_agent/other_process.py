@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import platform
 import struct
-import sys
 from pathlib import Path
 
 from relay_agent.inject._relay_debug_programs import is_python, what_runs
@@ -20,8 +18,6 @@ from relay_agent.inject._relay_debug_programs import is_python, what_runs
 #
 # The status is a wait status, as `os.waitstatus_to_exitcode` reads it.
 
-KEPT_SINCE = (6, 15)
-"""The first version of Linux that keeps the status for holders of a pidfd."""
 _INFO = struct.Struct("=QQ11Ii")
 """struct pidfd_info of linux/pidfd.h in its first version: mask, cgroup id, eleven ids, and the status."""
 _EXIT = 1 << 3
@@ -57,10 +53,8 @@ def descends_from(pid: int, ancestor: int) -> bool:
 
 
 def _kept_status(descriptor: int) -> int | None:
-    """Return the status of a process that has exited, on Linux 6.15 or later."""
-    if sys.platform != "linux" or _version() < KEPT_SINCE:
-        return None
-    import fcntl  # noqa: PLC0415 - not available on Windows
+    """Return the status of a process that has exited; None before Linux 6.15, which knows no such request or bit."""
+    import fcntl  # noqa: PLC0415 - not available on Windows, which has no pidfds either
 
     buffer = bytearray(_INFO.size)
     struct.pack_into("=Q", buffer, 0, _EXIT)
@@ -70,12 +64,6 @@ def _kept_status(descriptor: int) -> int | None:
         return None
     mask, *_, status = _INFO.unpack(buffer)
     return int(status) if mask & _EXIT else None
-
-
-def _version() -> tuple[int, int]:
-    major, _, rest = platform.release().partition(".")
-    minor = rest.partition(".")[0]
-    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
 def parse_stat(text: str) -> tuple[str, int]:
