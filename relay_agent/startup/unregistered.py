@@ -162,9 +162,8 @@ def obstacle(process: PythonProcess) -> str:
 
 
 def _python_path_obstacle(environ: Mapping[str, str]) -> str:
-    ours = Path(__file__).parent
     for entry in environ.get("PYTHONPATH", "").split(os.pathsep):
-        if entry == str(ours) or Path(entry, "_relay_debug_programs.py").exists():  # maybe of another installation
+        if Path(entry, "_relay_debug_programs.py").exists():  # maybe of another installation
             return ""
         if os.path.isabs(entry) and Path(entry, _HOOK).exists():  # noqa: PTH117 - its directory is unknown
             return (
