@@ -18,7 +18,6 @@ from relay_agent.node.protocol import Access
 from relay_core.agent_api.announcement import AgentInfo, Ending
 from relay_core.agent_api.members import port as valid_port
 from relay_core.agent_api.metadata import ClientStatus
-from relay_core.agent_api.requests import NodeRequest, Response
 from relay_core.agent_api.usage import NodeUsage
 from relay_core.net.tasks import TaskSet
 
@@ -173,8 +172,10 @@ class ProcessTable:
         self._processes: dict[int, RegisteredProcess] = {}
         self._leaving: set[RegisteredProcess] = set()
         """Processes without a port whose exit status is not known yet."""
-        self._endings = Endings()
-        self._answers = NodeAnswers(self.targets, on_push=lambda: self.on_change())  # noqa: PLW0108 - it is set later
+        self.endings = Endings()
+        """How processes have ended; who adds one calls `on_change`."""
+        self.answer = NodeAnswers(self.targets, on_push=lambda: self.on_change()).answer  # noqa: PLW0108 - it is set later
+        """Returns the response to a request."""
 
     def __len__(self) -> int:
         return len(self._processes)
@@ -197,7 +198,7 @@ class ProcessTable:
         return replace(
             agent,
             forwards=tuple(sorted(self._forwards())),
-            endings=self._endings.announced(),
+            endings=self.endings.announced(),
             node_rank=first.node_rank if first else None,
             run=first.run if first else "",
             run_url=find_run_url(os.environ),
@@ -206,10 +207,6 @@ class ProcessTable:
 
     def _forwards(self) -> set[int]:
         return {port for process in self._processes.values() for port in process.forwards}
-
-    async def answer(self, request: NodeRequest) -> Response:
-        """Return the response to a request."""
-        return await self._answers.answer(request)
 
     def status_received(self, status: ClientStatus) -> None:
         """Write the conflicts that a client reports (two agents claim one port) to the job's log."""
@@ -260,7 +257,7 @@ class ProcessTable:
             self.monitor.set_result(process.monitor)
         elif process.monitor is not None and process.monitor != self.monitor.result():
             process.send({"notice": OTHER_MONITOR})
-        self._endings.registered(process)
+        self.endings.registered(process)
         self._processes[port] = process
         process.registered_pids = lambda: [each.own_pid for each in self._processes.values()]
         self.none_left.clear()
@@ -268,11 +265,6 @@ class ProcessTable:
         self.on_register(process)
         self.on_change()
         return True
-
-    def exiting(self, process: RegisteredProcess, error: str) -> None:
-        """Announce that a process is about to exit, with its uncaught exception."""
-        self._endings.exiting(process, error)
-        self.on_change()
 
     def leave(self, process: RegisteredProcess) -> None:
         """Free the port of a process, and remove its stack dump; `remove` must follow.
@@ -287,16 +279,11 @@ class ProcessTable:
 
     def ended(self, process: RegisteredProcess, status: int) -> None:
         """Announce the wait status of a process that has left."""
-        self._endings.ended(process, status)
+        self.endings.ended(process, status)
         self.on_change()
-        ending = self._endings.find(process)
+        ending = self.endings.find(process)
         if ending is not None and ending.status and not ending.error and process.awaits_crash:
             logger.warning("%s ended with status %d%s", process.label, ending.status, NOT_HELD)
-
-    def replaced(self, process: RegisteredProcess, program: str) -> None:
-        """Announce that a process which has left replaced itself with another program, which may register, too."""
-        self._endings.replaced(process, program)
-        self.on_change()
 
     def remove(self, process: RegisteredProcess) -> None:
         """Remove a process; the agent exits after the last one."""

@@ -256,13 +256,12 @@ class _NodeServer:
             process.left()
             status = None
             if program := await process.image.successor():
-                self._processes.replaced(process, program)
+                self._processes.endings.replaced(process, program)
             else:
                 within = STATUS_TIME_AFTER_LEAVE if process.is_exiting else STATUS_TIME
                 status = await process_exit.status(within=within)
-                if status is None:
-                    self._processes.on_change()
             if status is None:
+                self._processes.on_change()
                 status = await process_exit.status(within=EXIT_TIMEOUT)
             if status is not None:
                 self._processes.ended(process, status)
@@ -287,7 +286,8 @@ class _NodeServer:
         The exit is also announced before the answer; the exit status follows if there is time.
         """
         process.is_exiting = True
-        self._processes.exiting(process, error)
+        self._processes.endings.exiting(process, error)
+        self._processes.on_change()
         if self.agent is not None:
             await self.agent.drain(process, within=DRAIN_TIMEOUT)
         process.send({"done": True})
