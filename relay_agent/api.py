@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 from relay_agent.job.paths import start_directory  # noqa: F401 - importing it records the directory
 from relay_agent.job.stderr import as_own_error, is_of_import, report_failure, write_line
 from relay_agent.settings.arguments import misspelt_arguments, misspelt_switch, parse_step_arguments
-from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
+from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings, parse_ranks
 from relay_agent.settings.table import SETTINGS, as_text, read_settings
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import TimedOut
@@ -199,12 +199,10 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
             because another one has its port never exits: it is not the one that waits for a debugger.
     """
     try:
-        from relay_agent.settings.model import parse_ranks  # noqa: PLC0415 - not needed without debugging
-
         if _is_worker(settings, rank):
             return _following_debugger() is not None
         process = _begin(settings, rank=rank)
-        waits = parse_ranks(settings.ranks).includes(process.identity)
+        waits = settings.ranks.includes(process.identity)
         if process.wait_and_log(settings.wait if waits else 0):
             return True
     except KeyboardInterrupt:
@@ -241,7 +239,6 @@ def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoin
         if args or unknown:
             usage = "breakpoint(rank=RANKS, when=CONDITION, hold=SECONDS)"
             _warn(f"breakpoint() was called with unknown arguments, which are ignored; call it as {usage}")
-        from relay_agent.settings.model import parse_ranks  # noqa: PLC0415
         from relay_agent.settings.ranks import identify  # noqa: PLC0415 - in debug runs only, as below
 
         identity = identify(os.environ) if process is None else process.identity

@@ -22,7 +22,6 @@ from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.process import DebuggedProcess, current
 from relay_agent.debuggee.stopping import keep_uncompiled
 from relay_agent.job.stderr import report_failure, write_line
-from relay_agent.settings.model import parse_ranks
 
 VARIABLE = "PYTHONBREAKPOINT"
 """Python's variable with the function that `breakpoint()` calls; if the user has set it, it takes precedence."""
@@ -65,7 +64,7 @@ class _Hook:
         elif process is None:
             if DebuggedProcess.of_this_process is None:  # a forked child has its parent's, which may have logged it
                 self._log(process, frame)
-        elif self._is_over or not parse_ranks(process.settings.ranks).includes(process.identity):
+        elif self._is_over or not process.settings.ranks.includes(process.identity):
             self._log(process, frame)
         elif not process.hold_at(frame, "breakpoint()", process.settings.hold):
             self._is_over = not process.attaching.futile.is_set()  # otherwise, it has not waited

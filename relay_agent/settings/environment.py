@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from relay_agent.inject._relay_debug_programs import MULTIPROCESSING, helper_reason
-from relay_agent.settings.model import DebugSettings
+from relay_agent.settings.model import DebugSettings, RankSelection
 from relay_agent.settings.ranks import SINGLE, ProcessIdentity, logical_port
 from relay_agent.settings.table import SETTINGS, Setting, read_settings
 from relay_core.access_settings import ACCESS_OPTIONS, OLD_NAME_VARIABLE, AccessSettings
@@ -61,7 +61,7 @@ def from_environment(
     texts = _of_openpai(environ)
     texts |= {setting.field: text for setting in SETTINGS if (text := environ.get(setting.variable, "").strip())}
     settings = DebugSettings(_access(environ), **read_settings(texts, name_of))
-    return settings._replace(ranks="none") if mode == ON_DEMAND else settings
+    return settings._replace(ranks=RankSelection()) if mode == ON_DEMAND else settings
 
 
 def _access(environ: Mapping[str, str]) -> AccessSettings:

@@ -23,29 +23,27 @@ if TYPE_CHECKING:
 #
 # A rank that is not selected can still be debugged on demand.
 
-DEFAULT_RANKS = "0"
-"""The first rank only: one process waits, as in a job without ranks, and the others can be attached to on demand."""
-
 
 class RankSelection(NamedTuple):
     """A set of ranks, stored as ranges because a text can name billions of them."""
 
-    ranges: tuple[tuple[int, int], ...] = ()
-    """First and last rank of each range, ascending, neither overlapping nor adjacent."""
+    ranges: tuple[range, ...] = ()
     every: bool = False
     """Whether all ranks are selected."""
 
     def includes(self, identity: ProcessIdentity) -> bool:
         """Return whether this process is selected."""
-        return self.every or any(first <= identity.rank <= last for first, last in self.ranges)
-
-    def __str__(self) -> str:
-        if self.every:
-            return "all"
-        return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in self.ranges) or "none"
+        return self.every or any(each.start <= identity.rank < each.stop for each in self.ranges)
 
 
-def parse_ranks(text: str = DEFAULT_RANKS) -> RankSelection:
+_WORDS = {
+    "all": RankSelection(every=True),
+    "master": RankSelection((range(1),)),
+    "none": RankSelection(),
+}
+
+
+def parse_ranks(text: str) -> RankSelection:
     """Return the ranks that a text selects.
 
     Raises:
@@ -54,21 +52,8 @@ def parse_ranks(text: str = DEFAULT_RANKS) -> RankSelection:
     word = text.strip().lower()
     if word in _WORDS:
         return _WORDS[word]
-    merged: list[tuple[int, int]] = []
-    found = parse_ranges(text, what="list of ranks", example="a list such as 0,3-5, or all, master or none")
-    for first, last in sorted((part[0], part[-1]) for part in found):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
-    return RankSelection(tuple(merged))
-
-
-_WORDS = {
-    "all": RankSelection(every=True),
-    "master": RankSelection(((0, 0),)),
-    "none": RankSelection(),
-}
+    example = "a list such as 0,3-5, or all, master or none"
+    return RankSelection(tuple(parse_ranges(text, what="list of ranks", example=example)))
 
 
 # Debug settings of a run, independent of their source: a function call, the command line or the environment.
@@ -93,8 +78,8 @@ class DebugSettings(NamedTuple):
     """Settings for the agent's listener; for unset fields, the agent uses its environment."""
     port: int = DEFAULT_PORT
     """Logical port of rank 0; rank n has this number plus n."""
-    ranks: str = "0"
-    """Which ranks wait for a debugger, in the grammar of `relay_agent.settings.model`; the others are debugged
+    ranks: RankSelection = RankSelection((range(1),))
+    """Which ranks wait for a debugger: by default, only the first, as in a job without ranks; the others are debugged
     on demand."""
     wait: float = DEFAULT_WAIT
     """Seconds; 0 means that no rank waits."""

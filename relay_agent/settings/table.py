@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_MONITOR, DEFAULT_PORT, DEFAULT_TIMEOUTS, DEFAULT_WAIT
+from relay_agent.settings import model
 from relay_core.errors import UsageError
 from relay_core.value_parsers import is_port_text, named, parse_duration, parse_flag, parse_port, read_flag
 
@@ -100,12 +100,6 @@ def _parse_directories(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _parse_ranks(text: str) -> str:
-    from relay_agent.settings.model import parse_ranks  # noqa: PLC0415 - in debug runs only
-
-    return str(parse_ranks(text))
-
-
 def _parse_policy(text: str) -> bool:
     """Return True for "abort": the process exits if no debugger attaches in time."""
     if text.lower() not in {"continue", "abort"}:
@@ -138,15 +132,15 @@ def _parse_address(text: str) -> tuple[str, int] | None:
 
 SETTINGS = (
     Setting(
-        "port", "--debug-port", "RELAY_DEBUG_PORT", "PORT", parse_port, f"{DEFAULT_PORT}",
+        "port", "--debug-port", "RELAY_DEBUG_PORT", "PORT", parse_port, f"{model.DEFAULT_PORT}",
         "logical port of rank 0, as in your launch.json; rank n has this port plus n", alias="--port",
     ),
     Setting(
-        "ranks", "--debug-ranks", "RELAY_DEBUG_RANKS", "LIST", _parse_ranks, "0",
+        "ranks", "--debug-ranks", "RELAY_DEBUG_RANKS", "LIST", model.parse_ranks, "0",
         "ranks that wait for a debugger: a list such as 0,3-5, or all, master or none",
     ),
     Setting(
-        "wait", "--debug-wait", "RELAY_DEBUG_WAIT", "TIME", parse_duration, f"{DEFAULT_WAIT:g}",
+        "wait", "--debug-wait", "RELAY_DEBUG_WAIT", "TIME", parse_duration, f"{model.DEFAULT_WAIT:g}",
         "time to wait for a debugger, such as 90, 90s, 10m or 2h; 0 disables waiting", alias="--wait",
     ),
     Setting(
@@ -158,13 +152,13 @@ SETTINGS = (
         "hold a process at its first uncaught exception", bare="true", is_flag=True,
     ),
     Setting(
-        "hold", "--debug-hold", "RELAY_DEBUG_HOLD", "TIME", parse_duration, f"{DEFAULT_HOLD / 60:g}m",
+        "hold", "--debug-hold", "RELAY_DEBUG_HOLD", "TIME", parse_duration, f"{model.DEFAULT_HOLD / 60:g}m",
         "wait at a crash or at breakpoint()", alias="--hold",
     ),
     Setting(
         "timeouts", "--debug-timeouts", "RELAY_DEBUG_TIMEOUTS", "TIME", _parse_timeouts, HELD,
         "minimum timeout of collective operations; off; or held: 24h while a rank is held",
-        bare=f"{DEFAULT_TIMEOUTS:g}",
+        bare=f"{model.DEFAULT_TIMEOUTS:g}",
     ),
     Setting(
         "forwards", "--debug-forward", "RELAY_DEBUG_FORWARD", "LIST", parse_ports, "",
@@ -177,8 +171,8 @@ SETTINGS = (
     ),
     Setting(
         "monitor", "--debug-monitor", "RELAY_DEBUG_MONITOR", "TIME", _parse_interval, "",
-        f"record CPU, memory and GPU usage at this interval (without TIME, {DEFAULT_MONITOR:g}s)",
-        bare=f"{DEFAULT_MONITOR:g}s",
+        f"record CPU, memory and GPU usage at this interval (without TIME, {model.DEFAULT_MONITOR:g}s)",
+        bare=f"{model.DEFAULT_MONITOR:g}s",
     ),
     Setting(
         "metrics", "--debug-metrics", "RELAY_DEBUG_METRICS", "[HOST:]PORT", _parse_address, "",

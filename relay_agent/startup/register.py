@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from relay_agent.inject._relay_debug_programs import what_runs
 from relay_agent.job.stderr import is_of_import, report_failure, write_line
 from relay_agent.settings.environment import from_environment, register_environment
-from relay_agent.settings.model import DebugSettings, parse_ranks
+from relay_agent.settings.model import DebugSettings
 from relay_agent.settings.ranks import identify
 from relay_agent.startup.eligibility import should_register
 from relay_core.errors import RelayDebugError
@@ -167,7 +167,7 @@ def register_process(*, is_child: bool) -> None:
             _raise_timeouts(settings)
             identity = identify(os.environ)
             os.environ.update(register_environment(identity, os.getpid(), settings.port))
-            waits = settings.wait > 0 and parse_ranks(settings.ranks).includes(identity)
+            waits = settings.wait > 0 and settings.ranks.includes(identity)
             call_before_program(lambda: _start(settings), waits=waits)
     except RelayDebugError as error:
         report_failure(error)

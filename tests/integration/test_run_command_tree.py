@@ -25,7 +25,7 @@ async def test_a_program_takes_part_before_it_begins(stage: Stage):
     status, out, err = await stage.python(program, options=("--port", "6000", "--debug-ranks", "all"))
     (entry,) = stage.record()
     assert (0, [f"{entry['pid']} {entry['pid']}"], "") == (status, out, err)
-    assert ["myhc", 6000, "all"] == entry["settings"]
+    assert ["myhc", 6000, True] == entry["settings"]
 
 
 WAYS = ["train.py", "./train.py", "train", "-m train", "-m package.train", "-u -m package", "package", "app.zip"]

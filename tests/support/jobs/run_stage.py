@@ -19,7 +19,7 @@ RECORDER = """
 import json, os, sys
 
 def start(settings):
-    shown = [settings.access.hc, settings.port, settings.ranks]
+    shown = [settings.access.hc, settings.port, settings.ranks.every]
     line = json.dumps({"pid": os.getpid(), "program": sys.orig_argv[1:], "settings": shown})
     with open(os.environ["RECORD"], "a") as record:
         record.write(line + "\\n")

@@ -10,7 +10,7 @@ import pytest
 from relay_agent import inject
 from relay_agent.cli.run import add_parser, job_environment, run
 from relay_agent.settings.environment import from_environment
-from relay_agent.settings.model import DebugSettings
+from relay_agent.settings.model import DebugSettings, parse_ranks
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
 from tests.support.data.debug_settings import ALL_SET
@@ -185,7 +185,7 @@ def test_on_demand_can_be_asked_for_from_outside():
     waiting = from_environment(environment("--debug-ranks", "all", environ={"RELAY_DEBUG": "on-demand"}))
     assert on_demand is not None
     assert waiting is not None
-    assert ("none", "all") == (on_demand.ranks, waiting.ranks)
+    assert (parse_ranks("none"), parse_ranks("all")) == (on_demand.ranks, waiting.ranks)
 
 
 def test_watchdogs_are_raised_for_the_whole_tree():

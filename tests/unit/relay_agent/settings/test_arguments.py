@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from relay_agent import add_debug_arguments
 from relay_agent.settings.arguments import misspelt_switch, parse_step_arguments
-from relay_agent.settings.model import DebugSettings
+from relay_agent.settings.model import DebugSettings, parse_ranks
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
 from tests.support.data.debug_settings import ALL_SET
@@ -45,7 +45,7 @@ def test_defaults():
     """By default rank 0 waits ten minutes for a debugger on port 5678, and then continues."""
     found = parse("--is-debug")
     assert found is not None
-    assert (found.port, found.ranks, found.wait, found.abort_on_timeout) == (5678, "0", 600, False)
+    assert (found.port, found.ranks, found.wait, found.abort_on_timeout) == (5678, parse_ranks("0"), 600, False)
     assert (found.on_crash, found.hold, found.timeouts, found.forwards, found.follow_children) == (
         False, 1800, None, (), False,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 import pytest
 
 from relay_agent.settings.environment import from_environment
-from relay_agent.settings.model import DebugSettings
+from relay_agent.settings.model import DebugSettings, RankSelection
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
 from tests.support.data.debug_settings import ALL_SET
@@ -27,7 +27,7 @@ def test_on_demand_means_that_nobody_waits():
     """Whatever ranks are named besides."""
     settings = from_environment({"RELAY_DEBUG": "on-demand", "RELAY_DEBUG_RANKS": "all"})
     assert settings is not None
-    assert "none" == settings.ranks
+    assert RankSelection() == settings.ranks
 
 
 def test_every_setting_has_its_variable():
@@ -37,7 +37,7 @@ def test_every_setting_has_its_variable():
         "RELAY_DEBUG_NAMESPACE": "contoso",
         "RELAY_DEBUG_CA_FILE": "/ca.pem",
         "RELAY_DEBUG_PORT": "6000",
-        "RELAY_DEBUG_RANKS": "3-5,0",
+        "RELAY_DEBUG_RANKS": "0,3-5",
         "RELAY_DEBUG_WAIT": "10m",
         "RELAY_DEBUG_ON_TIMEOUT": "abort",
         "RELAY_DEBUG_ON_CRASH": "true",

@@ -1,10 +1,12 @@
 """Facts about `--debug-ranks`."""
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_agent.settings.model import DEFAULT_RANKS, parse_ranks
+from relay_agent.settings.model import DebugSettings, parse_ranks
 from relay_agent.settings.ranks import ProcessIdentity
 from relay_core.errors import UsageError
 
@@ -15,26 +17,26 @@ def selected(text: str, world: int = 8) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("text", "ranks", "canonical"),
+    ("text", "ranks"),
     [
-        (DEFAULT_RANKS, [0], "0"),
-        ("3", [3], "3"),
-        ("0,3-5", [0, 3, 4, 5], "0,3-5"),
-        (" 5 , 3 - 4 ", [3, 4, 5], "3-5"),
-        ("1,1,2", [1, 2], "1-2"),
-        ("0-9,4", [0, 1, 2, 3, 4, 5, 6, 7], "0-9"),
-        ("2-2", [2], "2"),
-        ("99", [], "99"),
-        ("all", [0, 1, 2, 3, 4, 5, 6, 7], "all"),
-        ("ALL", [0, 1, 2, 3, 4, 5, 6, 7], "all"),
-        ("master", [0], "0"),
-        ("none", [], "none"),
+        ("0", [0]),
+        ("3", [3]),
+        ("0,3-5", [0, 3, 4, 5]),
+        (" 5 , 3 - 4 ", [3, 4, 5]),
+        ("1,1,2", [1, 2]),
+        ("0-9,4", [0, 1, 2, 3, 4, 5, 6, 7]),
+        ("2-2", [2]),
+        ("99", []),
+        ("0-999999999", [0, 1, 2, 3, 4, 5, 6, 7]),
+        ("all", [0, 1, 2, 3, 4, 5, 6, 7]),
+        ("ALL", [0, 1, 2, 3, 4, 5, 6, 7]),
+        ("master", [0]),
+        ("none", []),
     ],
 )
-def test_selection(text, ranks, canonical):
-    """A text selects these ranks, and there is one way to write each selection."""
+def test_selection(text, ranks):
+    """A text selects these ranks."""
     assert ranks == selected(text)
-    assert canonical == str(parse_ranks(text))
 
 
 @pytest.mark.parametrize(
@@ -68,22 +70,17 @@ def test_bad_text(text):
 
 def test_a_process_on_its_own_is_selected():
     """The default stops a job that nobody distributed."""
-    assert parse_ranks().includes(ProcessIdentity())
+    assert DebugSettings().ranks.includes(ProcessIdentity())
 
 
 @given(st.sets(st.integers(0, 30)))
-def test_canonical_text(ranks):
-    """A selection survives being written and read, and is that of the ranks that went in."""
-    selection = parse_ranks(",".join(map(str, ranks)) or "none")
-    assert selection == parse_ranks(str(selection))
-    assert sorted(ranks) == selected(str(selection), world=31)
+def test_the_ranks_in_a_list(ranks):
+    """A list selects the ranks that are in it."""
+    assert sorted(ranks) == selected(",".join(map(str, ranks)) or "none", world=31)
 
 
 @given(st.text(max_size=12))
 def test_any_text(text):
     """Any text is a selection or a usage error."""
-    try:
-        selection = parse_ranks(text)
-    except UsageError:
-        return
-    assert selection == parse_ranks(str(selection))
+    with contextlib.suppress(UsageError):
+        parse_ranks(text)

@@ -8,7 +8,7 @@ import pytest
 from relay_agent.cli.run import add_parser, job_environment
 from relay_agent.settings.arguments import parse_step_arguments
 from relay_agent.settings.environment import from_environment
-from relay_agent.settings.model import DebugSettings
+from relay_agent.settings.model import DebugSettings, parse_ranks
 from relay_agent.settings.table import MAX_TIMEOUTS, MIN_MONITOR, SETTINGS, Setting
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
@@ -62,9 +62,9 @@ VALUES = [
     ("port", "", {}),
     ("port", "6000", {"port": 6000}),
     ("port", " 6000 ", {"port": 6000}),
-    ("ranks", "3,0-1", {"ranks": "0-1,3"}),
-    ("ranks", "ALL", {"ranks": "all"}),
-    ("ranks", "none", {"ranks": "none"}),
+    ("ranks", "3,0-1", {"ranks": parse_ranks("3,0-1")}),
+    ("ranks", "ALL", {"ranks": parse_ranks("all")}),
+    ("ranks", "none", {"ranks": parse_ranks("none")}),
     ("wait", "0", {"wait": 0.0}),
     ("wait", "", {}),
     ("abort_on_timeout", "Abort", {"abort_on_timeout": True}),
