@@ -22,9 +22,9 @@ What was rejected:
   * To call `sys.settrace(None)` only: it affects the calling thread, and frames keep their own trace functions, which
     become active again as soon as the thread is traced.
 
-Invariants: pydevd's names are all looked up before the first change (`_Pydevd.find`), so a version that differs leaves
-the process traced as before, and never half. Threads are changed before their frames. Whatever is switched off here is
-switched on again by `_start_tracing`, in the same module, so that a reader can compare the two.
+Invariants: pydevd's names are all looked up before the first change, so a version that differs leaves the process
+traced as before, and never half. Threads are changed before their frames. Whatever is switched off here is switched on
+again by `_start_tracing`, in the same module, so that a reader can compare the two.
 
 What is ugly: `_TraceRemover.is_over` belongs to the process and not to one removal. A thread can stay in C code for
 hours and run `_clear_thread` long after the next debugger has attached; the function must then find out that it may
@@ -38,8 +38,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 from relay_agent.debuggee import gevent_support
@@ -77,30 +76,38 @@ def stop_tracing() -> bool:
     if not RELEASE.is_available():
         return False
     with RELEASE.guarded():
-        _stop_tracing(_Pydevd.find())
+        _stop_tracing()
         return True
     with contextlib.suppress(Exception):  # some threads may already be cleared
-        _start_tracing(_Pydevd.find())
+        _start_tracing()
     return False
 
 
-def _stop_tracing(pydevd: _Pydevd) -> None:
-    if pydevd.debugger is not None:
-        with pydevd.debugger._main_lock:  # noqa: SLF001 - held while pydevd processes a disconnect
+def _stop_tracing() -> None:
+    import pydevd  # noqa: PLC0415 - in debug runs only, as below
+    import pydevd_tracing  # noqa: PLC0415
+    from _pydev_bundle import pydev_monkey  # noqa: PLC0415
+    from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING  # noqa: PLC0415
+    from _pydevd_frame_eval.pydevd_frame_eval_main import stop_frame_eval  # noqa: PLC0415
+
+    debugger = pydevd.get_global_debugger()
+    if debugger is not None:  # otherwise, its adapter has exited
+        debugger.trace_dispatch  # noqa: B018 - for `_start_tracing`; only instances have it
+        with debugger._main_lock:  # noqa: SLF001 - held while pydevd processes a disconnect
             pass
     restore_output()
-    pydevd.monkey.disable_trace_thread_modules()
-    if sys.version_info >= (3, 12) and pydevd.uses_monitoring:
+    pydev_monkey.disable_trace_thread_modules()
+    if sys.version_info >= (3, 12) and PYDEVD_USE_SYS_MONITORING:
         _stop_monitoring()
         return
     gevent_support.GreenletTracer.is_released = True
     threading.settrace(None)
-    if pydevd.stop_frame_eval is not None:
-        pydevd.stop_frame_eval()
+    if stop_frame_eval is not None:
+        stop_frame_eval()
     if sys.version_info >= (3, 12):
         threading.settrace_all_threads(None)
     else:
-        _TraceRemover(pydevd.tracing.set_trace_to_threads).run()
+        _TraceRemover(pydevd_tracing.set_trace_to_threads).run()
 
 
 def log_replaced_tracer() -> None:
@@ -139,18 +146,21 @@ def start_tracing() -> None:
         RelayDebugError: pydevd's internals are not as expected, although they were when tracing was switched off.
     """
     try:
-        _start_tracing(_Pydevd.find())
+        _start_tracing()
     except Exception as error:
         RELEASE.switch_off(error)
         raise RelayDebugError(f"tracing cannot be switched on again: {error}", hint="run the job again") from error
     reach_threads()
 
 
-def _start_tracing(pydevd: _Pydevd) -> None:
-    debugger = pydevd.debugger
+def _start_tracing() -> None:
+    import pydevd  # noqa: PLC0415 - in debug runs only, as below
+    from _pydev_bundle import pydev_monkey  # noqa: PLC0415
+
+    debugger = pydevd.get_global_debugger()
     _TraceRemover.is_over = True
     gevent_support.GreenletTracer.is_released = False
-    pydevd.monkey.enable_trace_thread_modules()
+    pydev_monkey.enable_trace_thread_modules()
     debugger.patch_threads()
     debugger.enable_tracing(debugger.trace_dispatch, apply_to_all_threads=True)
     debugger.set_tracing_for_untraced_contexts()
@@ -262,38 +272,6 @@ class _Retracer:
                 debugger.enable_tracing()
                 debugger.set_trace_for_frame_and_parents(threading.get_ident(), sys._getframe())  # noqa: SLF001
         attempted.set()
-
-
-@dataclass(frozen=True)
-class _Pydevd:
-    """The internals of pydevd that this module uses, looked up before anything is changed."""
-
-    debugger: Any
-    """pydevd's debugger; None after the debugger's adapter has exited."""
-    monkey: ModuleType
-    tracing: ModuleType
-    uses_monitoring: bool
-    stop_frame_eval: Any
-
-    @classmethod
-    def find(cls) -> _Pydevd:
-        import pydevd  # noqa: PLC0415 - in debug runs only, as below
-        import pydevd_tracing  # noqa: PLC0415
-        from _pydev_bundle import pydev_monkey  # noqa: PLC0415
-        from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING  # noqa: PLC0415
-        from _pydevd_frame_eval.pydevd_frame_eval_main import stop_frame_eval  # noqa: PLC0415
-
-        debugger = pydevd.get_global_debugger()
-        if debugger is not None:
-            for name in ("_main_lock", "trace_dispatch"):  # which only instances have
-                getattr(debugger, name)
-        return cls(
-            debugger=debugger,
-            monkey=pydev_monkey,
-            tracing=pydevd_tracing,
-            uses_monitoring=bool(PYDEVD_USE_SYS_MONITORING),
-            stop_frame_eval=stop_frame_eval,
-        )
 
 
 if sys.version_info >= (3, 12):
