@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import signal
 import stat
@@ -140,23 +141,16 @@ def _trace_program() -> None:
         tracing.trace_program()
 
 
-_done = False
-"""True if `register_process` has run; with two installations on PYTHONPATH, it is called twice."""
-
-
+@functools.cache
 def register_process(*, is_child: bool) -> None:
     """Register this process before its program starts, if it should be debugged; some ranks then wait for a debugger.
 
-    Errors are reported on stderr and not raised.
+    Errors are reported on stderr and not raised. With two installations on PYTHONPATH, a second call has no effect.
 
     Args:
         is_child: True for a child of multiprocessing. It is not a target, but its timeouts are raised, because it may
             be a rank whose peers are held.
     """
-    global _done  # noqa: PLW0603 - see its docstring
-    if _done:
-        return
-    _done = True
     try:
         settings = from_environment(os.environ)
         if settings is None:
