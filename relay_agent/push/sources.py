@@ -6,6 +6,7 @@ arrives.
 
 from __future__ import annotations
 
+import functools
 import linecache
 import sys
 
@@ -36,6 +37,7 @@ def replace_source(filename: str, source: str, *, is_armed: bool) -> None:
             _set_breakpoints_again()
 
 
+@functools.cache
 def install() -> None:
     """Make pydevd find the lines in the current text at which breakpoints can be set."""
     if not PUSHED_LINES.is_available():
@@ -43,15 +45,12 @@ def install() -> None:
     from _pydevd_bundle import pydevd_api  # noqa: PLC0415 - in debug runs only
 
     lines_of = pydevd_api._get_code_lines  # noqa: SLF001 - as in the table
-    if getattr(lines_of, "is_relay_debug", False):
-        return
 
     def lines(code: object) -> object:
         if isinstance(code, str) and not PUSHED_LINES.is_off and (source := _sources.get(code)) is not None:
             code = compile(source, code, "exec", dont_inherit=True)
         return lines_of(code)
 
-    lines.is_relay_debug = True  # type: ignore[attr-defined] # so that it is replaced only once
     pydevd_api._get_code_lines = lines  # noqa: SLF001 - as above
 
 
