@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
 from relay_agent.agent.attachments import DebugStream
 from relay_agent.agent.layers import DebuggerWatch, EndObserver, GreetingGuard
@@ -22,7 +21,7 @@ from relay_core.layers.stop_observer import ObservedStop, StopObserver
 from relay_core.net.loopback import PeerCheck, until_accepted
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.streams.bridge import ByteStream, PeerStream, Traffic, carry_bytes
+from relay_core.net.streams.bridge import ByteStream, Traffic, carry_bytes
 from relay_core.net.streams.local_endpoint import LocalEndpoint, connect_local
 from relay_core.net.streams.local_server import listen_local
 from relay_core.net.tasks import TaskSet
@@ -56,13 +55,9 @@ class DescriptorsExhausted(ConnectionLost):
     """The agent cannot connect to a target, because it has too many open files."""
 
 
-class ClientStream(ByteStream, PeerStream, Protocol):
-    """A client's stream. The first bytes are read before the agent connects to the target; later bytes are pushed."""
-
-
 async def serve_stream(
     target: Target,
-    stream: ClientStream,
+    stream: SessionStream,
     traffic: Traffic,
     *,
     prefetch: bool = False,
@@ -73,7 +68,7 @@ async def serve_stream(
 
     Args:
         target: The target to connect to.
-        stream: The client's stream.
+        stream: The client's stream. Its first bytes are read before the agent connects; later bytes are pushed.
         traffic: Receives the byte counts.
         prefetch: Whether the client supports prefetch.
         on_end: Called when a debugger has ended its session, or the target has closed its connection.
