@@ -131,7 +131,10 @@ async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
         host, port = await target.locate()
         try:
             async with timeout(CONNECT_TIMEOUT):
-                return await _connect(target, host, port)
+                local = await connect_local(host, port)
+                if target.is_own:  # another user may have taken over the port of a debugger that has exited
+                    await until_accepted(local.transport, trust_unknown=True)
+                return local
         except PermissionError as error:
             raise ConnectionLost(f"cannot connect to {host}:{port}: {error.strerror or error}") from None
         except (OSError, *TIMEOUT_ERRORS) as error:
@@ -146,13 +149,6 @@ async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
                     hint="check whether the program has exited or has not started yet",
                 ) from None
         await asyncio.sleep(DIAL_INTERVAL)
-
-
-async def _connect(target: Target, host: str, port: int) -> LocalEndpoint:
-    local = await connect_local(host, port)
-    if target.is_own:  # another user may have taken over the port of a debugger that has exited
-        await until_accepted(local.transport, trust_unknown=True)
-    return local
 
 
 # Reverse connections: the editor listens on the laptop (`"listen"` in launch.json), and the job connects to it.
