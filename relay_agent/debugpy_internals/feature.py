@@ -36,11 +36,6 @@ class Internal:
     why: str
     of_instance: bool = False
 
-    @property
-    def attribute(self) -> str:
-        """The last part of its name."""
-        return self.name.rpartition("." if "." in self.name.partition(":")[2] else ":")[2]
-
     def look_up(self) -> object:
         """Return the function or attribute, or its class if only instances have it.
 

@@ -177,9 +177,6 @@ class ProcessTable:
         self.answer = NodeAnswers(self.targets, on_push=lambda: self.on_change()).answer  # noqa: PLW0108 - it is set later
         """Returns the response to a request."""
 
-    def __len__(self) -> int:
-        return len(self._processes)
-
     # For the agent, as a TargetProvider:
 
     def find(self, port: int) -> RegisteredProcess | PortTarget | None:

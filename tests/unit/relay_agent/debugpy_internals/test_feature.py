@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.debugpy_internals import table
-from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS, Feature
+from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS, Feature, Internal
 from relay_client.dap import DapClient
 from tests.support.jobs.processes import ROOT, job
 from tests.support.machine.deadline import DEADLINE
@@ -76,11 +76,17 @@ NOT_MISSED = {
 """What this job does not use of features that it uses."""
 ABOUT_LATER_SESSIONS = {table.RELEASE, table.RESTART, table.STATE}
 """Features that matter when a debugger has left."""
-NAMES = {internal.attribute: None for feature in table.FEATURES for internal in feature.internals}
+
+
+def last_name(internal: Internal) -> str:
+    return re.split("[:.]", internal.name)[-1]
+
+
+NAMES = {last_name(internal): None for feature in table.FEATURES for internal in feature.internals}
 
 
 def features_with(name: str) -> list[Feature]:
-    return [feature for feature in table.FEATURES if any(name == use.attribute for use in feature.internals)]
+    return [feature for feature in table.FEATURES if name in map(last_name, feature.internals)]
 
 
 NOT_RENAMED = {"listen", "os", "time"}

@@ -20,7 +20,7 @@ async def test_an_invalid_port_is_refused(port: Any) -> None:
             "refused": f"invalid port: {port!r}",
             "hint": "use a --debug-port from 1 to 65535",
         } == json.loads(far.recv(4096))
-    assert (0, False) == (len(table), table.access.done())
+    assert (0, False) == (len(table.targets()), table.access.done())
 
 
 async def test_the_first_settings_count() -> None:
