@@ -14,12 +14,11 @@ from importlib.machinery import PathFinder
 from typing import Any, NoReturn
 
 from relay_agent.inject._relay_debug_programs import what_runs
-from relay_agent.job.stderr import is_of_import, report_failure, write_line
+from relay_agent.job.stderr import as_own_error, is_of_import, report_failure, write_line
 from relay_agent.settings.environment import from_environment, register_environment
 from relay_agent.settings.model import DebugSettings
 from relay_agent.settings.ranks import identify
 from relay_agent.startup.eligibility import should_register
-from relay_core.errors import RelayDebugError
 
 # Hook that runs a function after Python has initialized and before its program starts.
 #
@@ -163,10 +162,8 @@ def register_process(*, is_child: bool) -> None:
             os.environ.update(register_environment(identity, os.getpid(), settings.port))
             waits = settings.wait > 0 and settings.ranks.includes(identity)
             call_before_program(lambda: _start(settings), waits=waits)
-    except RelayDebugError as error:
-        report_failure(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - no error in the debugger may stop the job
-        report_failure(f"{type(error).__name__}: {error}")
+        report_failure(as_own_error(error))
 
 
 def _raise_timeouts(settings: DebugSettings) -> None:
