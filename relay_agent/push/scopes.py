@@ -364,9 +364,8 @@ class Scope:
         for attribute in dict.fromkeys(each for node in body for each in bound_names(node)):
             is_new = attribute not in vars(cls)
             self._changed([f"{name}.{attribute}(){' (new)' if is_new else ''}"])
-            self._steps.append(
-                _attribute_setter(cls, attribute, captured[0][attribute])
-            )  # the innermost class is executed first
+            value = captured[0][attribute]  # the innermost class is executed first
+            self._steps.append(functools.partial(_set_attribute, cls, attribute, value))
 
     def _class(self, value: object, name: str) -> type | None:
         """Return a class of this module that a definition changes in place; None if there is none."""
@@ -481,11 +480,8 @@ def _class_node(name: str, body: list[ast.stmt]) -> ast.ClassDef:
     return ast.fix_missing_locations(ast.copy_location(node, body[0]))
 
 
-def _attribute_setter(cls: type, name: str, value: object) -> Callable[[], None]:
-    def bind() -> None:
-        type.__setattr__(cls, name, value)
-        bind_name = getattr(type(value), "__set_name__", None)
-        if bind_name is not None:
-            bind_name(value, cls, name)
-
-    return bind
+def _set_attribute(cls: type, name: str, value: object) -> None:
+    type.__setattr__(cls, name, value)
+    bind_name = getattr(type(value), "__set_name__", None)
+    if bind_name is not None:
+        bind_name(value, cls, name)
