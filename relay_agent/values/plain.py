@@ -45,6 +45,8 @@ MAX_NAMES = 30
 """Maximum number of attributes that are named in place of an object."""
 MAX_TEXT = 2000
 """Maximum number of characters of a text that is shown; twice as many are searched for secrets, which may cross it."""
+PAIR = 2
+"""Length of a sequence whose first text may be the name of the second one."""
 _ATTEMPTS = 3
 """Copies of a container that the job changes meanwhile."""
 _SCALARS = frozenset(map(id, (bool, int, float, complex, type(None), type(...), range)))
@@ -127,11 +129,12 @@ class Copy:
         """Return a text or bytes, or what is shown instead; a number as it is."""
         if self._width is None or not issubclass(type(value), (str, bytes)):
             return value
-        searched = value[: 2 * MAX_TEXT]
-        text = searched if type(value) is str else searched.decode("latin-1")
-        if text and (is_secret(name, text) or any(secret in text for secret in self._secrets)):
-            return ShownText(HIDDEN)
-        return value[:MAX_TEXT]
+        searched = value[: max(2 * MAX_TEXT, MAX_TEXT + max(map(len, self._secrets), default=0))]
+        is_hidden = searched and self._is_secret(_label(searched), name)
+        return ShownText(HIDDEN) if is_hidden else value[:MAX_TEXT]
+
+    def _is_secret(self, text: str, name: str = "") -> bool:
+        return is_secret(name, text) or any(secret in text for secret in self._secrets)
 
     def _of_container(self, value: Any, kind: type, depth: int, name: str) -> Any:
         if issubclass(kind, dict):
@@ -141,7 +144,7 @@ class Copy:
             return self._of_attributes(kind, zip(fields, tuple.__iter__(value), strict=False), depth, name)
         for base in (list, tuple, set, frozenset, deque):
             if issubclass(kind, base):
-                return base(self.of(part, depth, name) for part in self._first(base.__iter__, value))
+                return base(self._of_parts(self._first(base.__iter__, value), depth, name))
         tables = module_tables(value)
         if len(tables) == MODULE_TABLES and (self._width is None or depth == 1):
             return {key: part for table in tables for key, part in self._of_dict(table, depth, name).items()}
@@ -152,10 +155,21 @@ class Copy:
         return self._of_object(value, kind, depth, name)
 
     def _of_dict(self, value: dict[Any, Any], depth: int, name: str) -> dict[Any, Any]:
-        return {
-            self.of(key, depth): self.of(part, depth, f"{name}.{key}" if type(key) is str else name)
-            for key, part in self._first(dict.items, value)
-        }
+        found = {}
+        for key, part in self._first(dict.items, value):
+            copied = self.of(key, depth, name)
+            found[copied] = self.of(part, depth, f"{name}.{_label(copied)}")
+        return found
+
+    def _of_parts(self, parts: list[Any], depth: int, name: str) -> Iterator[Any]:
+        """Yield copies of the parts of a sequence; a text can name the next one, as in a command line."""
+        before = ""
+        for part in parts:
+            copied = self.of(part, depth, f"{name}.{before}")
+            yield copied
+            text = _label(copied)
+            before = text if text.startswith("-") or len(parts) == PAIR else ""
+            name += ".key" if type(part) is str and "PRIVATE KEY" in part else ""
 
     def _first(self, iterate: Any, value: Any) -> list[Any]:
         """Return the elements that are copied; the job may add and remove some of them meanwhile."""
@@ -170,15 +184,16 @@ class Copy:
     def _of_object(self, value: Any, kind: type, depth: int, name: str) -> Any:
         """Return what shows an object by its class and its attributes, or as its library does."""
         if text := _own_text(value, kind):
-            return ShownText(text)
+            return ShownText(HIDDEN if self._is_secret(text, name if package_of(kind) == "pathlib" else "") else text)
         arguments = vars(BaseException)["args"].__get__(value) if issubclass(kind, BaseException) else ()
         return self._of_attributes(kind, [*(("", each) for each in arguments), *attributes_of(value)], depth, name)
 
     def _of_attributes(self, kind: type, entries: Iterable[tuple[str, Any]], depth: int, name: str) -> Attributes:
         known = sorted(entries, key=lambda each: each[0].startswith("_"))
-        first = [(key, self.of(value, depth, f"{name}.{key}")) for key, value in known[: self._width]]
+        parts = [(key, self.of(value, depth, f"{name}.{key}")) for key, value in known[: self._width]]
+        first = [(HIDDEN if self._is_secret(key) else key, part) for key, part in parts]
         more = [("", ShownText("..."))] if len(known) > len(first) else []
-        return Attributes(type_name(kind), [*first, *more])
+        return Attributes(HIDDEN if self._is_secret(type_name(kind)) else type_name(kind), [*first, *more])
 
 
 def _is_array(value: Any) -> bool:
@@ -215,6 +230,15 @@ def _is_library_array(kind: type) -> bool:
     """Return whether a class is an array of a library that is not in `KINDS`."""
     has_both = all(class_entry(kind, name) is not None for name in ("shape", "dtype"))
     return has_both and is_library(_text_in(module_table(kind), "__file__")) and is_of_its_module(kind)
+
+
+def _label(copied: Any) -> str:
+    """Return the text of a copied key or part; "" if it has none."""
+    if type(copied) is tuple:
+        return " ".join(map(_label, copied))
+    if type(copied) is bytes:
+        return copied.decode(errors="replace")
+    return copied if type(copied) is str else repr(copied) if type(copied) is ShownText else ""
 
 
 def _text_in(table: dict[Any, Any], key: str) -> str:

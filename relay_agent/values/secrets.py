@@ -28,21 +28,16 @@ _VALUE = re.compile(
     r"|(?:password|passwd|pwd|token|secret)[\"']?\s*[=:]"  # also as a key in JSON
     r"|--?[\w-]*(?:password|passwd|token|secret|key)\s+\S"  # an option of a command
     r"|\bauthorization\s*:|\bbearer\s|\bbasic\s+[\w+/]{12}"  # headers of HTTP
-    r"|://[^/\s]*@"  # a URL with user information
+    r"|://[^/\s]*@|^[^/\s:@]*:[^/\s@]+@"  # a URL with user information, or its part before the path
     r"|\b(?:gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|hf_|npm_|sk-|AKIA|AIza)[\w-]{16}"  # tokens with a known beginning
     r"|-----BEGIN [A-Z ]*PRIVATE KEY|\beyJ[\w-]+\.[\w-]+\.",  # PEM; a JSON Web Token
     re.IGNORECASE,
 )
 
 
-def is_secret_name(name: str) -> bool:
-    """Return whether a variable with this name contains a secret."""
-    return bool(_NAME.search(_CAMEL_CASE.sub("_", name)))
-
-
 def is_secret(name: str, value: str) -> bool:
     """Return whether a variable is a secret, by its name or its value."""
-    return is_secret_name(name) or bool(_VALUE.search(value))
+    return bool(_NAME.search(_CAMEL_CASE.sub("_", name)) or _VALUE.search(value))
 
 
 def secrets_of_environment() -> list[str]:

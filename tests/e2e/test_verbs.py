@@ -215,7 +215,7 @@ async def stdout_line(running: Program) -> str:
 async def test_interrupted_command(relay: LocalRelay, tmp_path: Path) -> None:
     """Ctrl-C of a push cancels it in the running relay-client, which performs the next one: only that is executed.
 
-    Without an answer, the status is 130. The command shows what it waits for and, with status 130, that nothing was changed.
+    Without an answer, the status is 130. The command shows what it waits for, and that nothing was changed.
     """
     here = {"RELAY_CLIENT_DIR": str(tmp_path / "own")}
     port = consecutive_ports(2)[0]

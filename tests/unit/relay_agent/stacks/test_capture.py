@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import Enum
 from pathlib import PosixPath
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -277,6 +278,50 @@ def test_secrets_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The value of a secret variable of the environment is not shown wherever the job has it."""
     monkeypatch.setenv("MY_TOKEN", "planted-in-the-environment")
     assert "['a', ***]" == captured(["a", "x planted-in-the-environment"])
+
+
+class Names(str, Enum):
+    PASSWORD = "password"
+
+
+HIDDEN_TEXTS = [
+    {b"password": "planted"},
+    {Names.PASSWORD: "planted"},
+    {("db", "password"): "planted"},
+    [("password", "planted")],
+    [(b"x-api-key", b"planted")],
+    ["train.py", "--password", "planted", "--epochs"],
+    Holder("api_keys", {"planted": 1}),
+    urlsplit("postgres://me:planted@host/db"),
+    "me:planted@host:5432",
+    PosixPath("/x/token=planted"),
+    Holder("secret_file", PosixPath("/planted")),
+    ["-----BEGIN PRIVATE KEY-----", "planted", "planted", "-----END PRIVATE KEY-----"],
+]
+
+
+@pytest.mark.parametrize("value", HIDDEN_TEXTS, ids=str)
+def test_secrets_by_place(value: object) -> None:
+    """What names a text can be any kind of key, the part before it, or an option; a path is a text, too."""
+    text = captured(value)
+    assert "planted" not in text
+    assert HIDDEN in text
+
+
+def test_names_that_are_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret of the environment is not shown as a name either, nor if it is cut off or in bytes."""
+    monkeypatch.setenv("MY_TOKEN", secret := "plänted" * 300)
+    kind = type(secret, (), {})
+    assert "<*** object>" == captured(kind())
+    assert HIDDEN == captured(kind)
+    assert "Holder(***=1)" == captured(Holder(secret, 1))
+    assert HIDDEN == captured(f"{'x' * 1900} {secret}") == captured(secret.encode())
+
+
+def test_names_of_modules() -> None:
+    """A module of torch is shown, whatever its name is."""
+    nn = pytest.importorskip("torch", reason="torch is not installed").nn
+    assert "Linear 9 parameters" in _captured_variable("token_embedding", nn.Linear(2, 3))["token_embedding"]
 
 
 def test_secret_at_the_end_of_a_text() -> None:
