@@ -22,6 +22,8 @@ from relay_core.value_parsers import format_ranges
 #
 # When a distributed job hangs, most ranks usually wait for a few others; the stacks of those few show the cause.
 
+WAITS = {State.WAITING: "waiting for a debugger", State.CRASHED: "held at an exception for a debugger"}
+"""What is said of processes in these states."""
 _DEBUGGER = ("/debugpy/_vendored/", "/pydevd")
 """Parts of the paths of the debugger's files; at a breakpoint, the debugger's frames are a thread's innermost ones."""
 
@@ -36,11 +38,11 @@ class Process:
     """The logical port; None for an agent."""
     rank: int | None = None
     pid: int | None = None
-    waits: bool = False
-    """Whether the process is waiting for a debugger."""
+    waits: str = ""
+    """Why the process is waiting for a debugger; "" if it is not."""
 
     @classmethod
-    def of(cls, reply: Reply, host: str = "", *, waits: bool = False) -> Process:
+    def of(cls, reply: Reply, host: str = "", *, waits: str = "") -> Process:
         """Return the process of a reply; its text comes from a job, so control characters are escaped."""
         answer = reply.answer if reply.stacks is None else reply.stacks
         found = parse(ProcessStacks, answer or {"error": reply.error}, escape_controls)
@@ -98,11 +100,11 @@ class Group:
 
     @property
     def state(self) -> str:
-        """A text stating on which ports the processes are waiting for a debugger; "" if they are not waiting."""
-        if not self.processes[0].waits:
+        """A text stating why and on which ports the processes are waiting for a debugger; "" if they are not."""
+        if not (waits := self.processes[0].waits):
             return ""
         ports = [process.port for process in self.processes if process.port is not None]
-        return f"waiting for a debugger on {format_ports(ports)}"
+        return f"{waits} on {format_ports(ports)}"
 
     @property
     def place(self) -> str:
@@ -190,9 +192,9 @@ def read_replies(nodes: Iterable[NodeReply]) -> list[Process]:
     processes: list[Process] = []
     for node in nodes:
         host = escape_controls(node.agent.host)
-        waiting = {target.port for target in node.agent.targets if target.state is State.WAITING}
+        waiting = {target.port: WAITS[target.state] for target in node.agent.targets if target.state in WAITS}
         processes += [Process(host, ProcessStacks(error=node.error))] if node.error else []
-        processes += [Process.of(reply, host, waits=reply.port in waiting) for reply in node.replies.processes]
+        processes += [Process.of(reply, host, waits=waiting.get(reply.port, "")) for reply in node.replies.processes]
     return processes
 
 

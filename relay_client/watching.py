@@ -20,6 +20,8 @@ HitOf = tuple[Member, Hit]
 """A hit, and the process that has reported it."""
 RANKS_WIDTH = 12
 """Characters for the ranks at first; the column becomes wider with longer lists of ranks."""
+MAX_LAST = 80
+"""Maximum number of characters of a value in the table."""
 TENTHS_BELOW = 10
 """Seconds below which a duration has one decimal."""
 
@@ -48,6 +50,8 @@ class _Rank:
     reported: int = 0
     last: str = ""
     """The value that was reported last."""
+    lost: str = ""
+    """Why it did not answer when the notes were last read; "" if it did."""
 
     @property
     def member(self) -> Member:
@@ -72,11 +76,12 @@ class Watching:
 
     Args:
         line: FILE:LINE; "" if the gradients are watched.
-        limit: The number of hits, in all ranks together, that are reported; 0 for no limit.
+        limit: The number of hits, in all ranks together, after which the watch is over; 0 for no limit.
+        is_holding: Whether each hit holds its rank, so that hits beyond the limit are reported, too.
         doubt: What follows the note that the file is not loaded yet; "" for nothing.
     """
 
-    def __init__(self, line: str, limit: int = 0, doubt: str = "") -> None:
+    def __init__(self, line: str, limit: int = 0, doubt: str = "", *, is_holding: bool = False) -> None:
         self.reported = 0
         self.has_value = False
         """Whether a hit had a value, or was to be counted only."""
@@ -87,6 +92,8 @@ class Watching:
         if not line:
             self._not_loaded = "torch is not loaded yet; the watch begins once it is"
         self._limit = limit
+        self._is_cut = bool(limit) and not is_holding
+        """Whether hits beyond the limit are left out."""
         self._ranks: dict[int, _Rank] = {}
         """By logical port."""
         self._noted: set[tuple[int, str]] = set()
@@ -106,7 +113,7 @@ class Watching:
     @property
     def end(self) -> str:
         """Why the watch is over; "" if it is not."""
-        if self._limit and self.reported == self._limit:
+        if self._limit and self.reported >= self._limit:
             return f"the watch has ended (--hits {self._limit})"
         states = [rank.state for rank in self._ranks.values()]
         reasons = [state.ended or ("" if state.is_silent else state.error) for state in states]
@@ -120,7 +127,7 @@ class Watching:
             rank = self._ranks.setdefault(state.port, _Rank(replace(state, hits=())))
             new += [(hit, rank) for hit in rank.received(state)]
         new.sort(key=lambda found: found[0].time)
-        new = new[: self._limit - self.reported] if self._limit else new
+        new = new[: self._limit - self.reported] if self._is_cut else new
         for hit, rank in new:
             rank.reported += 1
             rank.last = _value_of(hit)
@@ -157,6 +164,11 @@ class Watching:
         """Return what the user should know about some ranks, each sentence once for each rank."""
         found: dict[str, list[Member]] = {}
         for rank in self._ranks.values():
+            lost = rank.state.error if rank.state.is_silent and rank.state.place else ""
+            if rank.lost and not lost:
+                self._noted.discard((rank.state.port, rank.lost))
+                found.setdefault("answering again", []).append(rank.member)
+            rank.lost = lost
             for sentence in _sentences(rank.state, self._not_loaded):
                 if (rank.state.port, sentence) not in self._noted:
                     self._noted.add((rank.state.port, sentence))
@@ -199,7 +211,8 @@ class Watching:
             if state.is_silent and not state.place:  # for example, no process has ever had this rank
                 continue
             numbers = map(str, (state.reached, rank.reported, state.skipped, state.missed))
-            rows.append((self._label([rank.member]), *numbers, f"{1000 * state.spent:.1f} ms", rank.last))
+            last = rank.last if len(rank.last) <= MAX_LAST else f"{rank.last[:MAX_LAST]}..."
+            rows.append((self._label([rank.member]), *numbers, f"{1000 * state.spent:.1f} ms", last))
         width, *widths = (max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1])
         lines = [
             f"{first:{width}}{''.join(f'{each:>{max(8, size) + 2}}' for each, size in zip(rest, widths, strict=True))}"

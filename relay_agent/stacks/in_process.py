@@ -140,7 +140,7 @@ def _own_places(stack: list[FrameType], held: TracebackType | None) -> list[_Pla
             places.append((held.tb_frame, held.tb_lineno))
         held = held.tb_next
     first = places[0][0] if places else None
-    outer = own[own.index(first) + 1 :] if first in own else own
+    outer = own[own.index(first) + 1 :] if first in own else []  # only functions that handle the exception
     return [*places[::-1], *((frame, frame.f_lineno) for frame in outer)]
 
 

@@ -110,8 +110,9 @@ class GradientHooks:
 
 
 def is_loaded() -> bool:
-    """Return whether the job has imported torch's optimizers, completely."""
-    return hasattr(sys.modules.get(MODULE), "Optimizer")
+    """Return whether the job has imported torch, completely, with its optimizers."""
+    is_importing = getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False)
+    return hasattr(sys.modules.get(MODULE), "Optimizer") and not is_importing
 
 
 def _caller(frame: FrameType) -> FrameType:

@@ -71,7 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
         if error.reset is not ResetCode.HELD:
             raise
         release = f"relay-client release {rank if arguments.port is None else f'--port {arguments.port}'}"
-        hint = f"to free it, that user enters q in 'relay-client pdb', stops the editor's session or runs '{release}'"
+        ways = "enters q in 'relay-client pdb', or ends the editor's session, for example by"
+        hint = f"to free it, that user {ways} '{release}'"
         raise Rejected(f"{name} is {error.reason}", hint=hint, status=LOCKED, reason=error.reason) from None
 
 

@@ -96,8 +96,8 @@ async def test_its_user_is_refused(relay: LocalRelay, tmp_path: Path) -> None:
     assert (10, 1) == (refused.status, refused.stdout.count("\n"))  # the line that begins with `attaching to`
     assert f"error: rank 0 is held by {user_name()} (since " in refused.stderr
     assert refused.stderr.endswith(
-        "hint: to free it, that user enters q in 'relay-client pdb', stops the editor's session or runs 'relay-client "
-        "release 0'\n"
+        "hint: to free it, that user enters q in 'relay-client pdb', or ends the editor's session, for example by "
+        "'relay-client release 0'\n"
     )
     assert "was stopped" not in refused.stdout + refused.stderr
 

@@ -22,6 +22,11 @@ from relay_core.foreign import escape_controls
 
 INTERVAL = 1.0
 """Seconds from one request to the next if no process can wait for a hit."""
+POLL_WAIT = 5.0
+"""Seconds for which a process waits for a hit; less than it may wait, so that a lost connection is noticed sooner."""
+SILENCE = 3.0
+"""Seconds without an answer, beyond that, after which the user is told so."""
+NO_ANSWER = "the ranks do not answer: the connection may be lost; they keep their hits, and the watch continues"
 RESTART_SECONDS = 10.0
 """Seconds without any process after which the job has ended; a launcher restarts its ranks within a few seconds."""
 RESTARTING = f"waiting up to {RESTART_SECONDS:g} s for a restart"
@@ -39,7 +44,12 @@ class WatchLoop:
     def __init__(self, arguments: argparse.Namespace, request: Watch, doubt: str = "") -> None:
         self._arguments = arguments
         self._request = request
-        self._watching = Watching(request.place if request.place != GRADIENTS else "", request.hits, doubt)
+        line, is_holding = "" if request.place == GRADIENTS else request.place, request.then == HOLD
+        self._watching = Watching(line, request.hits, doubt, is_holding=is_holding)
+        self._is_silent = False
+        """Whether the last request was not answered in time, or has failed."""
+        self._is_explained = False
+        """Whether the user knows why there are no hits."""
         self._perform: Perform
         self.end = "the watch was stopped"
         """Why the watch has ended."""
@@ -78,30 +88,27 @@ class WatchLoop:
     async def _until_over(self, hits: Sequence[HitOf], started: float) -> str:
         """Return why the watch has ended, after the first hits; "" if its time is over."""
         clock = asyncio.get_running_loop().time
-        alive, asked, is_explained, has_failed = started, started - INTERVAL, False, False
+        alive, asked = started, started - INTERVAL
         while not (end := self._watching.end):
             self._say_notes()
             if clock() - alive > RESTART_SECONDS:
                 return "all ranks have ended"
-            if not (is_explained or self._watching.reported or clock() - started < WAIT):
-                is_explained = True
-                _say(self._watching.why_no_hits(has_condition=bool(self._request.when)))
+            if clock() - started > WAIT:
+                self._explain()
             if not hits:
                 await asyncio.sleep(max(0.0, asked + INTERVAL - clock()))
             if (left := started + self._request.lasts - (asked := clock())) <= 0:
                 return ""
             hits = ()
             try:
-                hits = await self._poll(wait=min(WAIT, left))
-                alive, has_failed = clock(), False
+                hits = await self._poll(wait=min(POLL_WAIT, left))
+                alive = clock()
             except RelayDebugError as error:  # the next answer contains the same hits
                 if not error.retryable:
                     raise
                 has_ended = isinstance(error, NoListener)
                 alive = alive if has_ended else clock()
-                if not has_failed:
-                    has_failed = True
-                    _say(f"{error.sentence}; {RESTARTING if has_ended else 'the watch continues'}")
+                self._say_silent(f"{error.sentence}; {RESTARTING if has_ended else 'the watch continues'}")
             self._print(hits)
         return end
 
@@ -111,8 +118,22 @@ class WatchLoop:
         Raises:
             RelayDebugError: the verb has failed.
         """
-        answer: Any = (await self._perform(self._request.after_hits(self._watching.cursors, **fields))).data
+        patience = fields.get("wait", 0.0) + SILENCE
+        silence = asyncio.get_running_loop().call_later(patience, self._say_silent, NO_ANSWER)
+        try:
+            answer: Any = (await self._perform(self._request.after_hits(self._watching.cursors, **fields))).data
+        finally:
+            silence.cancel()
+        if self._is_silent:
+            self._is_silent = False
+            _say("the ranks answer again")
         return self._watching.received(answer)
+
+    def _say_silent(self, text: str) -> None:
+        """Say once why there is no answer."""
+        if not self._is_silent:
+            _say(text)
+        self._is_silent = True
 
     def _print(self, hits: Sequence[HitOf]) -> None:
         is_json = self._arguments.json
@@ -120,6 +141,12 @@ class WatchLoop:
             print(line, flush=True)
         for line in self._watching.holding(hits) if self._request.then == HOLD else ():
             _say(line)
+
+    def _explain(self) -> None:
+        """Say once why there are no hits, if there are none."""
+        if not (self._is_explained or self._watching.reported):
+            _say(self._watching.why_no_hits(has_condition=bool(self._request.when)))
+        self._is_explained = True
 
     def _say_notes(self) -> None:
         for note in self._watching.notes():
@@ -135,6 +162,8 @@ class WatchLoop:
             last = {"event": "ended", "text": self.end, "seconds": seconds, "ranks": self._watching.as_objects()}
             print(json.dumps(last), flush=True)
             return
+        if self._watching.cursors:
+            self._explain()
         for line in [self.end, *(self._watching.table(seconds) if self._watching.cursors else ())]:
             _say(line)
 

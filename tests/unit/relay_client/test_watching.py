@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from relay_client.watching import Watching, hit_as_object
+from relay_client.watching import MAX_LAST, Watching, hit_as_object
 from relay_core.agent_api.stacks import Frame
 from relay_core.agent_api.watch import MAX_HITS, Hit
 from relay_core.records import encode
@@ -104,6 +104,34 @@ def test_limit() -> None:
     assert 2 == len(shown(watching, entry(0, hit(2), hit(3)), entry(1, hit(4))))
     assert ("the watch has ended (--hits 3)", 3) == (watching.end, watching.reported)
     assert [] == shown(watching, entry(1, hit(4), hit(5)))
+
+
+def test_limit_of_a_watch_that_holds() -> None:
+    """Ranks that are held beyond the limit are reported, too: they wait for a debugger."""
+    watching = Watching(PLACE, 1, is_holding=True)
+    found = watching.received({"ranks": [entry(0, hit(1)), entry(1, hit(1))]})
+    assert ["rank 0", "rank 1"] == [line.partition(":")[0] for line in watching.holding(found)]
+    assert "the watch has ended (--hits 1)" == watching.end
+
+
+def test_long_value_in_the_table() -> None:
+    """The table shows the beginning of a long value, which the line of the hit has shown completely."""
+    watching = Watching(PLACE)
+    shown(watching, entry(0, hit(1, "x" * 1000)))
+    assert watching.table(1.0)[1].endswith(f"  {'x' * MAX_LAST}...")
+
+
+def test_rank_that_answers_again() -> None:
+    """An outage of a rank is noted each time, and so is its end."""
+    watching = Watching(PLACE)
+    for _ in range(2):
+        watching.received({"ranks": [entry(0)]})
+        assert "no answer" not in "".join(watching.notes())
+        watching.received({"ranks": [entry(0, error="no answer within 5 s", is_silent=True)]})
+        assert ["rank 0: no answer within 5 s"] == watching.notes()
+        assert [] == watching.notes()
+    watching.received({"ranks": [entry(0)]})
+    assert ["rank 0: answering again"] == watching.notes()
 
 
 def test_hits_without_a_value() -> None:

@@ -272,6 +272,16 @@ def test_torch_that_is_not_loaded(client: Client, monkeypatch: pytest.MonkeyPatc
     assert [SENTENCE] == texts(client)
 
 
+def test_torch_that_is_being_imported(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch waits until torch is complete: its optimizers are imported before what else is needed."""
+    monkeypatch.setattr("relay_agent.trigger.table.SEARCH_INTERVAL", 0.0)
+    with monkeypatch.context() as changed:
+        changed.setattr(sys.modules["torch"].__spec__, "_initializing", True, raising=False)
+        changed.delitem(sys.modules, "torch.compiler")
+        assert ("", "", "") == (ask(client).place, ask(client).note, ask(client).error)
+    assert "optimizer steps" == ask(client).place
+
+
 def test_old_version_of_torch(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version without hooks for all optimizers is named as the reason."""
     monkeypatch.delattr(OPTIMIZER, "register_optimizer_step_pre_hook")

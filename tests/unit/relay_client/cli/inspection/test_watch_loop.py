@@ -34,6 +34,7 @@ class Ranks:
         self.always: Answer | Exception | None = None
         self.last: Answer | Exception = answer()
         self._answers = iter(answers)
+        self._released: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         @contextlib.asynccontextmanager
         async def performing(_arguments: argparse.Namespace) -> AsyncIterator[Any]:
@@ -46,11 +47,15 @@ class Ranks:
         self.requests.append(request)
         found = self.last if request.is_last else next(self._answers, self.always)
         if found is None:
-            await asyncio.Event().wait()
+            found = await self._released
         if isinstance(found, Exception):
             raise found
         assert found is not None
         return found
+
+    def release(self, answer: Answer) -> None:
+        """Answer the request that is not answered yet."""
+        self._released.set_result(answer)
 
 
 def answer(*numbers: int, rank: int = 0, **fields: Any) -> Answer:
@@ -114,17 +119,42 @@ async def test_restarted_job(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
 
 
 async def test_failures(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """The first failure after an answer is printed, with what happens next; then the next one after another answer."""
+    """The first failure after an answer is printed, with what happens next, and so is the next answer."""
     lost, gone = ConnectionLost("the relay-client has exited"), NoListener("no matching process is registered")
     Ranks(monkeypatch, answer(), lost, lost, answer(), gone, gone, answer(), lost, answer(1))
     await loop(replace(REQUEST, hits=1)).run()
     assert [
         "watching train.py:88 in rank 0, for 1 h or until Ctrl-C",
         "the relay-client has exited; the watch continues",
+        "the ranks answer again",
         "no matching process is registered; waiting up to 10 s for a restart",
+        "the ranks answer again",
         "the relay-client has exited; the watch continues",
+        "the ranks answer again",
         "the watch has ended (--hits 1)",
-    ] == capfd.readouterr().err.splitlines()[:5]
+    ] == capfd.readouterr().err.splitlines()[:8]
+
+
+async def test_silence(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Ranks that do not answer, as if the relay had ended, are named once, and again when they answer."""
+    monkeypatch.setattr(watch_loop, "SILENCE", 0.0)
+    monkeypatch.setattr(watch_loop, "POLL_WAIT", 0.0)
+    ranks = Ranks(monkeypatch, answer(1))
+    watched = asyncio.ensure_future(loop(replace(REQUEST, hits=2)).run())
+    printed = ""
+    while "the ranks do not answer" not in (printed := printed + capfd.readouterr().err):
+        await asyncio.sleep(0.01)
+    ranks.release(answer(2))
+    await asyncio.wait_for(watched, DEADLINE)
+    printed += capfd.readouterr().err
+    assert (1, 1) == (printed.count("the ranks do not answer"), printed.count("the ranks answer again"))
+
+
+async def test_no_hits_before_the_end(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """A watch that ends without a hit says why, however short it was."""
+    Ranks(monkeypatch, answer()).always = answer()
+    await loop(replace(REQUEST, lasts=0.05)).run()
+    assert "no hit yet: the ranks have reached step train.py:88 7x" in capfd.readouterr().err
 
 
 async def test_end_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
