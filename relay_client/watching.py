@@ -171,8 +171,12 @@ class Watching:
             rank.lost = lost
             for sentence in _sentences(rank.state, self._not_loaded):
                 if (rank.state.port, sentence) not in self._noted:
+                    known = [known for port, known in self._noted if port == rank.state.port]
+                    new = next(
+                        (sentence.removeprefix(f"{each}; ") for each in known if f"{each}; " in sentence), sentence
+                    )
                     self._noted.add((rank.state.port, sentence))
-                    found.setdefault(sentence, []).append(rank.member)
+                    found.setdefault(new, []).append(rank.member)
         return [f"{self._label(members)}: {value_line(sentence)}" for sentence, members in found.items()]
 
     def holding(self, hits: Iterable[HitOf]) -> list[str]:

@@ -289,7 +289,8 @@ class Tunnels:
         """
         tunnel = self._tunnels.get(agent_id)
         if tunnel is None or not tunnel.usable:
-            raise ConnectionLost("there is currently no connection to the agent", hint=RECONNECTING)
+            reason = f": {tunnel.status.reason}" if tunnel is not None and tunnel.status.reason else ""
+            raise ConnectionLost(f"there is currently no connection to the agent{reason}", hint=RECONNECTING)
         return tunnel.driver.open(
             stream_name(request), encode(StreamMetadata(user_name(), self._can_prefetch(agent_id)))
         )

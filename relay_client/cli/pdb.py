@@ -87,11 +87,13 @@ async def _session(arguments: argparse.Namespace, rank: int, port: int | None) -
     from relay_client.agents.endings import how_process_ended
     from relay_client.agents.roster import Destination
     from relay_client.dap import DapClient
+    from relay_client.hang.waits import Waits
     from relay_client.pdb.prompt import DebugConnection
     from relay_client.ports.rank_port import single_claim, wait_for_claims
     from relay_client.ranks.view import replaced_text
     from relay_core.agent_api.announcement import State
     from relay_core.foreign import escape_controls
+    from relay_core.net.tasks import TaskSet
 
     def show(line: str) -> None:
         print(escape_controls(line), file=sys.stderr, flush=True)
@@ -105,8 +107,12 @@ async def _session(arguments: argparse.Namespace, rank: int, port: int | None) -
         async def connect() -> DapClient:
             return DapClient(await tunnels.open(Destination(target.port)))
 
-        async with await connect() as client:
+        def waits() -> str:
+            return (tunnels.roster.waits or {}).get(target.port, "")
+
+        async with await connect() as client, TaskSet() as background:
+            background.spawn(Waits(tunnels).keep(), name="find out which ranks wait")
             is_crashed = target.state is State.CRASHED
             how_ended = functools.partial(how_process_ended, tunnels, (claim.agent.id, target.port, target.pid))
             cwd = target.cwd or claim.agent.cwd
-            yield DebugConnection(client, connect, is_crashed, cwd, how_ended, replaced_text(target))
+            yield DebugConnection(client, connect, is_crashed, cwd, how_ended, replaced_text(target), waits)

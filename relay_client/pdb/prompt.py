@@ -12,7 +12,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
@@ -46,6 +46,8 @@ class DebugConnection(NamedTuple):
     """Called when the debugger has reported the end of the job."""
     replaced: str = ""
     """A sentence about the stop of the debugger that this connection replaces if it can attach; "" if it had none."""
+    waits: Callable[[], str] = lambda: ""
+    """Returns for which ranks the job waits, such as `in all_reduce, waiting for rank 2`; "" if it does not wait."""
 
 
 def run_pdb(
@@ -136,7 +138,7 @@ class _Prompt:
         While the job runs, `q` and Ctrl-D end the wait and detach. Other lines from a terminal are refused, because
         they were not typed for the place where the job stops next; those from a pipe are kept for it.
         """
-        future, began, deadline = self._loop.call(work), time.monotonic(), math.inf
+        future, began, deadline, shown = self._loop.call(work), time.monotonic(), math.inf, ""
         try:
             while not self._debugger.quit_requested:
                 try:
@@ -148,6 +150,8 @@ class _Prompt:
                         return None
                     if self._debugger.session.running and time.monotonic() >= began + TYPED_AHEAD:
                         self._answer_typed()
+                        if (waits := self._loop.waits()) and waits != shown:
+                            self._debugger.screen.show(f"still running: {(shown := waits)}")
                 except KeyboardInterrupt:
                     self._debugger.screen.show("")  # the terminal has shown ^C
                     if not self._debugger.session.running or deadline < math.inf:
@@ -209,7 +213,7 @@ class _LoopThread:
 
     async def _run(self) -> None:
         """Keep the connection and the debugger open until the context manager exits."""
-        async with self._connection as (client, connect, self.crashed, cwd, how_ended, self.replaced):
+        async with self._connection as (client, connect, self.crashed, cwd, how_ended, self.replaced, self.waits):
             self.debugger = Debugger(client, connect, self._screen, cwd=cwd, how_ended=how_ended)
             async with self.debugger.session:
                 self._connected.set_result(None)

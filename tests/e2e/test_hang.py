@@ -213,7 +213,20 @@ async def test_watch(relay: LocalRelay, tmp_path: Path) -> None:
                 await asyncio.wait_for(watching.process.stdout.readline(), 5)
             watching.process.send_signal(signal.SIGINT)
             finished = await watching.finish()
+        await see_wait_in_pdb(client)
     assert (0, "") == (finished.status, finished.stdout)
+
+
+async def see_wait_in_pdb(client: dict[str, str]) -> None:
+    """While a rank runs, its prompt shows for which ranks it waits."""
+    async with program("relay_client", "--hc", HC, "pdb", "0", "--no-stop", env=client, has_stdin=True) as prompt:
+        assert prompt.process.stdin is not None
+        assert prompt.process.stdout is not None
+        prompt.process.stdin.write(b"c\n")
+        line = b""
+        while b"still running: in all_reduce, waiting for rank 2" not in line:
+            line = await asyncio.wait_for(prompt.process.stdout.readline(), DEADLINE)
+            assert line, "the prompt has ended"
 
 
 async def test_no_process_group(relay: LocalRelay, tmp_path: Path) -> None:

@@ -121,6 +121,16 @@ def test_long_value_in_the_table() -> None:
     assert watching.table(1.0)[1].endswith(f"  {'x' * MAX_LAST}...")
 
 
+def test_note_that_becomes_longer() -> None:
+    """Of a note to which something is added, only that is new."""
+    watching = Watching(PLACE)
+    watching.received({"ranks": [entry(0, note="line 87 has no code, so line 88 is watched")]})
+    assert 1 == len(watching.notes())
+    longer = "line 87 has no code, so line 88 is watched; the condition raises NameError"
+    watching.received({"ranks": [entry(0, note=longer)]})
+    assert ["rank 0: the condition raises NameError"] == watching.notes()
+
+
 def test_rank_that_answers_again() -> None:
     """An outage of a rank is noted each time, and so is its end."""
     watching = Watching(PLACE)
