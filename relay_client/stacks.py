@@ -23,7 +23,7 @@ from relay_core.value_parsers import format_ranges
 # When a distributed job hangs, most ranks usually wait for a few others; the stacks of those few show the cause.
 
 WAITS = {State.WAITING: "waiting for a debugger", State.CRASHED: "held at an exception for a debugger"}
-"""What is said of processes in these states."""
+"""Texts for processes in these states."""
 _DEBUGGER = ("/debugpy/_vendored/", "/pydevd")
 """Parts of the paths of the debugger's files; at a breakpoint, the debugger's frames are a thread's innermost ones."""
 

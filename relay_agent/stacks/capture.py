@@ -7,18 +7,15 @@ A `repr` of the job may raise, block or change something, so objects are shown b
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from relay_agent.job.gevent_originals import time
 from relay_agent.job.signal_handlers import is_of_signal
-from relay_agent.stacks.in_process import describe_frame, with_callers
 from relay_agent.stacks.local_names import keeper_of, local_names
 from relay_agent.values.plain import Copy
 from relay_agent.values.presentation import ShortRepr
 from relay_agent.values.secrets import secrets_of_environment
-from relay_core.agent_api.stacks import Frame, is_library
 
 BUDGET = 0.5
 """Time limit in seconds for all values of a process: half of the agent's limit for the whole response."""
@@ -59,20 +56,6 @@ def capture(frames: Iterable[FrameType], *, most: int = MAX_TOTAL) -> list[dict[
             texts[name] = NOT_IN_TIME if is_late else TOO_MUCH if total > most else _text(name, value, secrets)
             total += len(texts[name])
     return captured
-
-
-def capture_callers(frame: FrameType, count: int, *, most: int) -> tuple[Frame, ...]:
-    """Return a frame and its callers in the user's own code, innermost last, with their variables.
-
-    Args:
-        frame: The innermost frame, which is returned in any case.
-        count: Maximum number of frames.
-        most: Maximum number of characters in all values together.
-    """
-    own = (each for each in with_callers(frame) if each is frame or not is_library(each.f_code.co_filename))
-    frames = list(islice(own, count))
-    found = zip(frames, capture(frames, most=most), strict=True)
-    return tuple(describe_frame(each, each.f_lineno, values) for each, values in found)[::-1]
 
 
 _short = ShortRepr(MAX_TEXT)

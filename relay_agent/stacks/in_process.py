@@ -78,10 +78,26 @@ def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - its name
     stopped = stopped_threads()
     threads = []
     for ident, places in found:
-        frames = [describe_frame(*place, next(values)) for place in places]
+        frames = [_describe(*place, next(values)) for place in places]
         name = names.get(ident, f"thread {ident:#x}")
         threads.append(ThreadStack(name, ident, ident == main, tuple(frames[::-1]), stopped.get(ident, False)))
     return threads
+
+
+def capture_callers(frame: FrameType, count: int, *, most: int) -> tuple[Frame, ...]:
+    """Return a frame and its callers in the user's own code, innermost last, with their variables.
+
+    Args:
+        frame: The innermost frame, which is returned in any case.
+        count: Maximum number of frames.
+        most: Maximum number of characters in all values together.
+    """
+    from relay_agent.stacks.capture import capture  # noqa: PLC0415 - as above
+
+    own = (each for each in with_callers(frame) if each is frame or not is_library(each.f_code.co_filename))
+    frames = list(itertools.islice(own, count))
+    found = zip(frames, capture(frames, most=most), strict=True)
+    return tuple(_describe(each, each.f_lineno, values) for each, values in found)[::-1]
 
 
 def held_frames(ident: int, *, is_stopped: bool) -> list[FrameType]:
@@ -163,8 +179,7 @@ def with_callers(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def describe_frame(frame: FrameType, line: int | None, values: Mapping[str, str]) -> Frame:
-    """Return a frame at a line, with the texts of its variables."""
+def _describe(frame: FrameType, line: int | None, values: Mapping[str, str]) -> Frame:
     code = frame.f_code
     # The line number is None for instructions that belong to no line.
     return Frame(public_name(code.co_filename), line or code.co_firstlineno, code.co_name, values)

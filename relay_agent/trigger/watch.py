@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from relay_agent.job.gevent_originals import threading, time
-from relay_agent.stacks.capture import capture_callers
+from relay_agent.stacks.in_process import capture_callers
 from relay_agent.stacks.local_names import local_names
 from relay_agent.trigger.expression import Expression, failure, forget_evaluation
 from relay_agent.trigger.gradients import GradientHook

@@ -25,7 +25,7 @@ INTERVAL = 1.0
 POLL_WAIT = 5.0
 """Seconds for which a process waits for a hit; less than it may wait, so that a lost connection is noticed sooner."""
 SILENCE = 3.0
-"""Seconds without an answer, beyond that, after which the user is told so."""
+"""Seconds without an answer, beyond that, after which a line reports that."""
 NO_ANSWER = "the ranks do not answer: the connection may be lost; they keep their hits, and the watch continues"
 RESTART_SECONDS = 10.0
 """Seconds without any process after which the job has ended; a launcher restarts its ranks within a few seconds."""
@@ -49,7 +49,7 @@ class WatchLoop:
         self._is_silent = False
         """Whether the last request was not answered in time, or has failed."""
         self._is_explained = False
-        """Whether the user knows why there are no hits."""
+        """Whether a line has reported why nothing was reported."""
         self._perform: Perform
         self.end = "the watch was stopped"
         """Why the watch has ended."""
@@ -130,7 +130,7 @@ class WatchLoop:
         return self._watching.received(answer)
 
     def _say_silent(self, text: str) -> None:
-        """Say once why there is no answer."""
+        """Print once why the ranks do not answer."""
         if not self._is_silent:
             _say(text)
         self._is_silent = True
@@ -143,7 +143,7 @@ class WatchLoop:
             _say(line)
 
     def _explain(self) -> None:
-        """Say once why there are no hits, if there are none."""
+        """Print once why nothing was reported, if that is so."""
         if not (self._is_explained or self._watching.reported):
             _say(self._watching.why_no_hits(has_condition=bool(self._request.when)))
         self._is_explained = True

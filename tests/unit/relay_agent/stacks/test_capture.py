@@ -300,7 +300,7 @@ HIDDEN_TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("value", HIDDEN_TEXTS, ids=str)
+@pytest.mark.parametrize("value", HIDDEN_TEXTS)
 def test_secrets_by_place(value: object) -> None:
     """What names a text can be any kind of key, the part before it, or an option; a path is a text, too."""
     text = captured(value)

@@ -151,7 +151,7 @@ async def test_silence(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFix
 
 
 async def test_no_hits_before_the_end(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """A watch that ends without a hit says why, however short it was."""
+    """A watch that ends without a hit prints the reason, however short it was."""
     Ranks(monkeypatch, answer()).always = answer()
     await loop(replace(REQUEST, lasts=0.05)).run()
     assert "no hit yet: the ranks have reached step train.py:88 7x" in capfd.readouterr().err
