@@ -22,17 +22,16 @@ class WatchCommand(VerbCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add the options that limit what is reported."""
         number, lasts = argument_type(_positive), argument_type(parse_positive_duration)
-        only_if = "report only if this expression is true; it is evaluated first, at each time"
+        only_if = "report only if this expression is true"
         every = "of the times that the condition is true, report the first one, and then only every Nth"
         parser.add_argument("--when", default="", metavar="CONDITION", help=only_if)
         parser.add_argument("--every", type=number, default=1, metavar="N", help=every)
-        hits = "end after N hits, in all ranks together; with nan, capture or hold, the default is one in each rank"
+        hits = "end after N hits of all ranks (default with nan, capture and hold: one in each)"
         parser.add_argument("--hits", type=number, default=0, metavar="N", help=hits)
         then = (
-            f"at a hit, {CAPTURE}: also show the variables there; {HOLD}: also stop, and wait for a debugger as "
-            "breakpoint() does (default: %(default)s)"
+            f"{ACTIONS[0]} (default), {CAPTURE}: show the variables, too, or {HOLD}: stop and wait for a debugger, too"
         )
-        parser.add_argument("--then", choices=ACTIONS, default=ACTIONS[0], help=then)
+        parser.add_argument("--then", choices=ACTIONS, default=ACTIONS[0], metavar="ACTION", help=then)
         parser.add_argument(
             "--for", dest="lasts", type=lasts, default="60m", metavar="TIME", help="end after TIME (default: 60m)"
         )
