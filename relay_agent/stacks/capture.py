@@ -6,16 +6,18 @@ A `repr` of the job may raise, block or change something, so objects are shown b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from relay_agent.job.gevent_originals import time
 from relay_agent.job.signal_handlers import is_of_signal
-from relay_agent.stacks.local_names import keeper_of, local_names
+from relay_agent.stacks.local_names import copied_names, keeper_of
 from relay_agent.values.plain import Copy
 from relay_agent.values.presentation import ShortRepr
 from relay_agent.values.secrets import secrets_of_environment
+from relay_agent.values.torch_state import unseen
 
 BUDGET = 0.5
 """Time limit in seconds for all values of a process: half of the agent's limit for the whole response."""
@@ -30,35 +32,49 @@ WIDTH = 7
 MAX_PARTS = 100
 """Maximum number of parts that are copied of one value; its text has no space for more."""
 
+OTHERS = "..."
+"""The name of what stands in place of variables that are not shown."""
 NOT_IN_TIME = "<not shown: reading the values takes too long>"
 TOO_MUCH = "<not shown: too many values>"
 
 _DEFINITIONS = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
-def capture(frames: Iterable[FrameType], *, most: int = MAX_TOTAL) -> list[dict[str, str]]:
+def capture(
+    frames: Iterable[FrameType],
+    *,
+    most: int = MAX_TOTAL,
+    read: Callable[[FrameType], dict[str, Any]] = copied_names,
+) -> list[dict[str, str]]:
     """Return the local variables of each frame, as text by name.
 
     Args:
         frames: The most important frame first, because time and space may run out.
         most: Maximum number of characters in all values together.
+        read: Returns the local names of a frame.
     """
     ends, secrets, total = time.monotonic() + BUDGET, secrets_of_environment(), 0
+    keepers: dict[int, str] = {}
     captured = []
     for frame in frames:
         texts: dict[str, str] = {}
         captured.append(texts)
-        if keeper := keeper_of(frame.f_code):
-            texts["..."] = f"not read: the function calls {keeper}(), whose result that would change"
+        if (key := id(frame.f_code)) not in keepers:
+            keepers[key] = keeper_of(frame.f_code)
+        if keeper := keepers[key]:
+            texts[OTHERS] = f"not read: the function calls {keeper}(), whose result that would change"
             continue
-        for name, value in _variables(frame).items():
-            is_late = time.monotonic() > ends
-            texts[name] = NOT_IN_TIME if is_late else TOO_MUCH if total > most else _text(name, value, secrets)
-            total += len(texts[name])
+        for name, value in _variables(frame, read).items():
+            if time.monotonic() > ends or total > most:
+                texts[OTHERS] = TOO_MUCH if total > most else NOT_IN_TIME
+                break
+            with unseen():
+                texts[name] = _text(name, value, secrets)
+            total += len(name) + len(texts[name])
     return captured
 
 
-_short = ShortRepr(MAX_TEXT)
+_short = ShortRepr(MAX_TEXT, is_static=True)
 
 
 def _text(name: str, value: object, secrets: list[str]) -> str:
@@ -72,9 +88,9 @@ def _text(name: str, value: object, secrets: list[str]) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
 
 
-def _variables(frame: FrameType) -> dict[str, Any]:
+def _variables(frame: FrameType, read: Callable[[FrameType], dict[str, Any]]) -> dict[str, Any]:
     """Return the local variables of a frame, without definitions and imports."""
-    names = local_names(frame)
+    names = read(frame)
     hidden = _DEFINITIONS if frame.f_code.co_name == "<module>" else ()
-    shown = [name for name, value in names.items() if name[:2] != "__" and not issubclass(type(value), hidden)]
-    return {name: names[name] for name in shown[:MAX_VARIABLES]}
+    own = [(name, value) for name, value in names.items() if type(name) is str and name[:2] != "__"]
+    return dict(islice(((name, value) for name, value in own if not issubclass(type(value), hidden)), MAX_VARIABLES))

@@ -18,7 +18,7 @@ from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception
 from relay_agent.stacks.in_process import held_frames, running_frames
-from relay_agent.stacks.local_names import local_names, namespace_of
+from relay_agent.stacks.local_names import copied_names, namespace_of
 from relay_agent.stacks.stopped import stopped_threads
 from relay_agent.values.contents import fingerprint, in_full
 from relay_agent.values.deadline import Call, TooLate, call_within
@@ -92,7 +92,7 @@ def _names_of(frame: FrameType, missing: set[str]) -> dict[str, Any] | None:
     elif missing <= frame.f_globals.keys():
         names = {**frame.f_globals}
     elif missing <= {*code.co_varnames, *code.co_cellvars, *code.co_freevars, *frame.f_globals}:
-        names = {**frame.f_globals, **local_names(frame)}
+        names = {**frame.f_globals, **copied_names(frame)}
     else:
         return None
     return names if missing <= names.keys() else None

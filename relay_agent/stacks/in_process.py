@@ -93,10 +93,12 @@ def capture_callers(frame: FrameType, count: int, *, most: int) -> tuple[Frame, 
         most: Maximum number of characters in all values together.
     """
     from relay_agent.stacks.capture import capture  # noqa: PLC0415 - as above
+    from relay_agent.stacks.local_names import copied_names, local_names  # noqa: PLC0415 - as above
 
     own = (each for each in with_callers(frame) if each is frame or not is_library(each.f_code.co_filename))
     frames = list(itertools.islice(own, count))
-    found = zip(frames, capture(frames, most=most), strict=True)
+    is_traced = sys.gettrace() is not None or sys.getprofile() is not None  # perhaps for one of the callers
+    found = zip(frames, capture(frames, most=most, read=copied_names if is_traced else local_names), strict=True)
     return tuple(_describe(each, each.f_lineno, values) for each, values in found)[::-1]
 
 

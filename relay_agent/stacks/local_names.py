@@ -10,6 +10,7 @@ from __future__ import annotations
 import dis
 import inspect
 import sys
+from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any
 
@@ -23,26 +24,34 @@ _KEEPERS = frozenset(["locals", "vars"])
 def namespace_of(frame: FrameType) -> dict[str, Any]:
     """Return a copy of the names of a module or class, without code of the job's own type of namespace."""
     names = frame.f_locals
-    return dict(dict.items(names)) if issubclass(type(names), dict) else {}
+    entries = list(dict.items(names)) if issubclass(type(names), dict) else []
+    return {name: value for name, value in entries if type(name) is str}
 
 
-def local_names(frame: FrameType) -> dict[str, Any]:
-    """Return a copy of the local names of a frame.
-
-    The values are removed from the frame's dict again, unless somebody else has it.
-    """
-    code = frame.f_code
-    if not code.co_flags & inspect.CO_OPTIMIZED:  # a module or class, whose own names these are
+def copied_names(frame: FrameType) -> dict[str, Any]:
+    """Return a copy of the local names of a frame, which may be that of another thread."""
+    if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a module or class, whose own names these are
         return namespace_of(frame)
-    names, copy = frame.f_locals, dict[str, Any]()
     try:
-        copy = dict(names)
+        return dict(frame.f_locals)
     except (KeyError, RuntimeError) as error:  # another thread deletes a variable meanwhile
         if is_of_signal(error):
             raise
-    if sys.version_info < (3, 13) and frame.f_trace is None and sys.getrefcount(names) <= OWN_REFERENCES:
-        for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):  # others were set by `exec`
-            names.pop(name, None)
+        return {}
+
+
+def local_names(frame: FrameType) -> dict[str, Any]:
+    """Return a copy of the local names of a frame that this thread executes.
+
+    The values are removed from the frame's dict again, unless somebody else has it. This must not be done to a frame
+    for which a trace or profile function is being called: Python would delete the variables when it returns.
+    """
+    copy = copied_names(frame)
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED and frame.f_trace is None:
+        names, code = frame.f_locals, frame.f_code
+        if sys.getrefcount(names) <= OWN_REFERENCES:
+            for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):  # others were set by `exec`
+                names.pop(name, None)
     return copy
 
 
@@ -50,5 +59,12 @@ def keeper_of(code: CodeType) -> str:
     """Return the function that code calls and whose result would change if the local names were read; "" if none."""
     if sys.version_info >= (3, 13) or not code.co_flags & inspect.CO_OPTIMIZED or _KEEPERS.isdisjoint(code.co_names):
         return ""
-    used = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}  # not an attribute
-    return min(_KEEPERS & used, default="")
+    steps = [*dis.get_instructions(code)]
+    loads = [(each.argval, after) for each, after in pairwise(steps) if each.opname == "LOAD_GLOBAL"]  # no attribute
+    own = (name for name, after in loads if name == "locals" or (name == "vars" and _has_no_arguments(after)))
+    return min(own, default="")
+
+
+def _has_no_arguments(step: dis.Instruction) -> bool:
+    """Return whether the function that was just loaded is called without arguments."""
+    return step.opname in {"CALL_FUNCTION", "PRECALL", "CALL"} and step.arg == 0

@@ -171,7 +171,6 @@ class InstalledWatch:
     def _evaluate(self, frame: FrameType, reached: int, find: Callable[[], str] | None) -> bool:
         """Return whether there was a hit without an exception, at which the thread may be held."""
         found = text = error = ""
-        frames: tuple[Frame, ...] = ()
         try:
             has_names = self._condition is not None or self._expression is not None
             if has_names and find is not None and not self._may_read(frame):
@@ -181,7 +180,8 @@ class InstalledWatch:
                 return False
             if find is not None and not (found := self._found(find)):
                 return False
-            text, frames = self._read(frame, names)
+            if self._expression is not None:
+                text = short_repr(self._expression.value(frame, names))
         except BaseException as raised:  # noqa: BLE001 - the expression may raise anything, including SystemExit
             error = failure(raised)
             forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
@@ -191,17 +191,21 @@ class InstalledWatch:
         if limit and number > limit:  # another thread has reported the last hit
             return False
         if self._raw.qsize() + len(self._kept) < MAX_HITS:
-            self._raw.put(_Raw(reached, self._time(), text, error, get_ident(), frames))
+            self._raw.put(_Raw(reached, self._time(), text, error, get_ident(), self._captured(frame, error)))
         else:
             next(self._missed)
         if number == limit:
             self.end(f"after {limit} {'hit' if limit == 1 else 'hits'}")
         return not error
 
-    def _read(self, frame: FrameType, names: dict[str, Any]) -> tuple[str, tuple[Frame, ...]]:
-        """Return the value of the expression, and what is captured."""
-        text = short_repr(self._expression.value(frame, names)) if self._expression is not None else ""
-        return text, capture_callers(frame, MAX_FRAMES, most=MAX_CAPTURED) if self.question.is_capturing else ()
+    def _captured(self, frame: FrameType, error: str) -> tuple[Frame, ...]:
+        """Return what is captured; this executes no code of the job, so what it raises comes from a signal handler."""
+        if not self.question.is_capturing or error:
+            return ()
+        try:
+            return capture_callers(frame, MAX_FRAMES, most=MAX_CAPTURED)
+        except (RecursionError, MemoryError):  # the job is just below the limit
+            return ()
 
     def _may_read(self, frame: FrameType) -> bool:
         """Return whether the local names of an optimizer's caller can be read; otherwise, the watch ends."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any
@@ -54,14 +54,11 @@ _SCALARS = frozenset(map(id, (bool, int, float, complex, type(None), type(...), 
 _ARRAYS = frozenset({("torch", "Tensor"), ("torch", "Parameter"), ("numpy", "ndarray"), ("numpy", "generic")})
 _LIBRARIES = frozenset(package for package, _ in KINDS)
 _CONSTANTS = frozenset({("torch", "dtype"), ("torch", "device")})
+_NUMERIC = frozenset("biufcmM")
+"""Kinds of numpy's dtypes whose elements are numbers or times."""
 _WITH_REPR = {"datetime": {"date", "timedelta"}, "decimal": {"Decimal"}, "pathlib": {"PosixPath", "PurePosixPath"}}
 """Classes of the standard library, by package, whose `repr` executes no other code."""
-_CONVERSIONS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
-    (str, str.__str__),
-    (bytes, lambda value: bytes.__getitem__(value, slice(None))),
-    (int, int.__index__),
-    (float, float.__float__),
-)
+_NUMBERS = ((int, int.__index__), (float, float.__float__))
 
 
 def read_plain(width: int | None, name: str, value: Any, *steps: tuple[str, Any]) -> Any:
@@ -113,30 +110,34 @@ class Copy:
             return value
         if self._width is not None and issubclass(kind, enum.Enum):
             return ShownText(f"{type_name(kind)}.{_text_in(instance_table(value), '_name_')}")
-        for base, convert in _CONVERSIONS:
+        if issubclass(kind, (str, bytes)):
+            return self._of_text(value, name)
+        for base, convert in _NUMBERS:
             if issubclass(kind, base):
-                return self._of_text(convert(value), name)
-        if _is_array(value):
+                return convert(value)
+        if _is_array(value) and (self._width is None or _is_numeric(value)):
             described = None if self._with_arrays else find_kind(kind)
             return ShownText(KINDS[described](value)) if described else value
-        if self._parts > self._limits[0] or depth > self._limits[1]:
-            if self._width is None:
-                raise LookupError("the value has too many parts; choose one of them")
-            return ShownText("...")
         return self._of_container(value, kind, depth + 1, name)
 
     def _of_text(self, value: Any, name: str) -> Any:
-        """Return a text or bytes, or what is shown instead; a number as it is."""
-        if self._width is None or not issubclass(type(value), (str, bytes)):
-            return value
-        searched = value[: max(2 * MAX_TEXT, MAX_TEXT + max(map(len, self._secrets), default=0))]
-        is_hidden = searched and self._is_secret(_label(searched), name)
-        return ShownText(HIDDEN) if is_hidden else value[:MAX_TEXT]
+        """Return a text or bytes, or what is shown instead."""
+        kind = str if issubclass(type(value), str) else bytes
+        longest = max(2 * MAX_TEXT, MAX_TEXT + max(map(len, self._secrets), default=0))
+        copied: Any = kind.__getitem__(value, slice(None, None if self._width is None else longest))
+        if self._width is None:
+            return copied
+        is_hidden = copied and self._is_secret(_label(copied), name)
+        return ShownText(HIDDEN) if is_hidden else copied[:MAX_TEXT]
 
     def _is_secret(self, text: str, name: str = "") -> bool:
         return is_secret(name, text) or any(secret in text for secret in self._secrets)
 
     def _of_container(self, value: Any, kind: type, depth: int, name: str) -> Any:
+        if self._parts > self._limits[0] or depth > self._limits[1] + 1:
+            if self._width is None:
+                raise LookupError("the value has too many parts; choose one of them")
+            return ShownText("...")
         if issubclass(kind, dict):
             return self._of_dict(value, depth, name)
         fields = class_entry(kind, "_fields") if self._width is not None and issubclass(kind, tuple) else None
@@ -186,7 +187,8 @@ class Copy:
         if text := _own_text(value, kind):
             return ShownText(HIDDEN if self._is_secret(text, name if package_of(kind) == "pathlib" else "") else text)
         arguments = vars(BaseException)["args"].__get__(value) if issubclass(kind, BaseException) else ()
-        return self._of_attributes(kind, [*(("", each) for each in arguments), *attributes_of(value)], depth, name)
+        first = [("", each) for each in islice(arguments, MAX_NAMES)]
+        return self._of_attributes(kind, [*first, *attributes_of(value)], depth, name)
 
     def _of_attributes(self, kind: type, entries: Iterable[tuple[str, Any]], depth: int, name: str) -> Attributes:
         known = sorted(entries, key=lambda each: each[0].startswith("_"))
@@ -205,13 +207,18 @@ def _is_array(value: Any) -> bool:
     return bool(names & _CONSTANTS) or (bool(names & _ARRAYS) and not getattr(value.dtype, "hasobject", False))
 
 
+def _is_numeric(value: Any) -> bool:
+    """Return whether an array or constant has no texts as elements."""
+    return getattr(getattr(value, "dtype", None), "kind", "f") in _NUMERIC
+
+
 def _own_text(value: Any, kind: type) -> str:
     """Return the text of what is not shown by its attributes; "" for other objects."""
     text = ""
     if issubclass(kind, type):
         text = f"<class {type_name(value)}>"
     elif kind is FunctionType:
-        text = f"<function {value.__code__.co_name}>"
+        text = f"<function {str.__str__(value.__code__.co_name)}>"
     elif kind is ModuleType:
         text = f"<module {_text_in(instance_table(value), '__name__')}>"
     elif len(module_tables(value)) == MODULE_TABLES:
@@ -254,6 +261,6 @@ def _parameters_of(module: Any) -> Iterator[Any]:
         if len(tables) == MODULE_TABLES:
             parameters, _, modules = (list(dict.values(table)) for table in tables)
             new = {id(each): each for each in (*parameters, *modules) if id(each) not in seen}
-            seen |= new.keys()
+            seen.update(new)
             yield from (each for each in new.values() if package_of(type(each)) == "torch" and _is_array(each))
             pending += new.values()

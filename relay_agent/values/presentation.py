@@ -287,13 +287,15 @@ class ShortRepr(reprlib.Repr):
     Args:
         max_text: Maximum number of characters for each object and string.
         shows_few: Whether arrays of a few elements are shown by their contents, which may wait for a device.
+        is_static: Whether the values are copies (`relay_agent.values.plain`), which are shown without code of the job.
     """
 
-    def __init__(self, max_text: int, *, shows_few: bool = False) -> None:
+    def __init__(self, max_text: int, *, shows_few: bool = False, is_static: bool = False) -> None:
         super().__init__()
         self.maxlevel = 3
         self.maxstring = self.maxother = self.maxlong = max_text
         self._shows_few = shows_few
+        self._is_static = is_static
 
     def repr_instance(self, x: Any, level: int) -> str:
         """Return the text of an object that is not of a built-in type."""
@@ -301,7 +303,7 @@ class ShortRepr(reprlib.Repr):
         try:
             if kind is Attributes:
                 return self._attributes(x, level)
-            presenter = find_presenter(kind)
+            presenter = None if self._is_static else find_presenter(kind)
             if presenter is not None and not (self._shows_few and has_few_elements(x)):
                 return presenter.present(x)
             if id(kind) in _VIEWS:

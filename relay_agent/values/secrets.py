@@ -17,7 +17,7 @@ _NAME = re.compile(
     # the end of a word, as in APIKEY and PGPASSWORD, but not in KEYBOARD or TOKENIZERS_PARALLELISM
     r"(?:key|token|secret|password|passwd|passphrase|credential|conn(?:ection)?_?str(?:ing)?)s?(?![a-z])"
     # whole words: AUTH, but not AUTHOR
-    r"|(?<![a-z])(?:sas|auth|authorization|sig|signature|pass|pat|jwt|cookie|dsn)s?(?![a-z])"
+    r"|(?<![a-z])(?:sas|auth|authorization|sig|signature|pass|passcode|pat|jwt|cookie|cred|dsn|bearer|otp)s?(?![a-z])"
     # MYSQL_PWD, but not the directories PWD and OLDPWD
     r"|(?<=[a-z0-9]_)pwd(?![a-z])",
     re.IGNORECASE,
@@ -26,11 +26,11 @@ _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _VALUE = re.compile(
     r"(?:sharedaccess|account|private|secret|access|api)[_-]?key[\"']?\s*[=:]|sharedaccesssignature|[?&;]sig="
     r"|(?:password|passwd|pwd|token|secret)[\"']?\s*[=:]"  # also as a key in JSON
-    r"|--?[\w-]*(?:password|passwd|token|secret|key)\s+\S"  # an option of a command
+    r"|(?<![\w-])--?[\w-]*(?:password|passwd|token|secret|key)\s+\S"  # an option of a command
     r"|\bauthorization\s*:|\bbearer\s|\bbasic\s+[\w+/]{12}"  # headers of HTTP
     r"|://[^/\s]*@|^[^/\s:@]*:[^/\s@]+@"  # a URL with user information, or its part before the path
     r"|\b(?:gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|hf_|npm_|sk-|AKIA|AIza)[\w-]{16}"  # tokens with a known beginning
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY|\beyJ[\w-]+\.[\w-]+\.",  # PEM; a JSON Web Token
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY|(?<![\w-])eyJ[\w-]+\.[\w-]+\.",  # PEM; a JSON Web Token
     re.IGNORECASE,
 )
 
@@ -42,6 +42,6 @@ def is_secret(name: str, value: str) -> bool:
 
 def secrets_of_environment() -> list[str]:
     """Return the secret values of this process's environment variables, which the job may have in other variables."""
-    names = list(os.environ)  # a copy, because other threads may change them
-    values = ((name, os.environ.get(name, "")) for name in names)
+    environ = os.environ if type(os.environ) is os._Environ else {}  # noqa: SLF001 - a class of the job executes its code
+    values = ((name, environ.get(name, "")) for name in list(environ))  # a copy, as other threads may change them
     return [value for name, value in values if len(value) >= MIN_LENGTH and is_secret(name, value)]

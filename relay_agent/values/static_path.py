@@ -8,11 +8,13 @@ dictionaries are searched entry by entry.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import types
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
+
+from relay_agent.job.signal_handlers import is_of_signal
 
 _C_TYPES = frozenset({"builtins", "numpy", "torch"})
 """Packages whose attributes in C, such as a tensor's `shape`, only read metadata."""
@@ -20,6 +22,8 @@ _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 """Where `torch.nn.Module` keeps what its `__getattr__` finds."""
 _ATTEMPTS = 3
 """Searches of a dictionary that the job changes meanwhile."""
+MAX_FIRST = 200
+"""Number of attributes of an object that are looked at; torch assigns the tables of a module first."""
 _MISSING = object()
 _mro = vars(type)["__mro__"].__get__
 _name = vars(type)["__name__"].__get__
@@ -81,7 +85,7 @@ def _of_module(value: Any, name: str) -> Any:
 
 def module_tables(value: Any) -> list[dict[Any, Any]]:
     """Return the parameters, buffers and submodules of a `torch.nn.Module`, which are three tables."""
-    tables = [_find(instance_table(value), table) for table in _MODULE_TABLES]
+    tables = [_find(instance_table(value), table, MAX_FIRST) for table in _MODULE_TABLES]
     return [table for table in tables if issubclass(type(table), dict)]
 
 
@@ -147,12 +151,18 @@ def class_entry(kind: type, name: str) -> Any:
 
 def attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the names and values of the attributes that an object has in its `__dict__` and in slots."""
-    yield from ((name, found) for name, found in list(dict.items(instance_table(value))) if type(name) is str)
+    first = list(islice(dict.items(instance_table(value)), MAX_FIRST))
+    yield from ((name, found) for name, found in first if type(name) is str)
     for base in _mro(type(value)) if package_of(type(value)) != "builtins" else ():  # a frame has a dozen slots
         for name, found in list(_namespace(base).items()):
             if type(found) is types.MemberDescriptorType and type(name) is str and name[:2] != "__":
-                with contextlib.suppress(AttributeError):  # the slot is empty
-                    yield name, found.__get__(value)
+                try:
+                    part = found.__get__(value)
+                except AttributeError as error:  # the slot is empty
+                    if is_of_signal(error):
+                        raise
+                else:
+                    yield name, part
 
 
 def _has(value: Any, name: str) -> bool:
@@ -178,7 +188,7 @@ def entry(table: dict[Any, Any], key: str) -> Any:
     return None if found is _MISSING else found
 
 
-def _find(table: dict[Any, Any] | types.MappingProxyType[str, Any], key: str | int) -> Any:
+def _find(table: dict[Any, Any] | types.MappingProxyType[str, Any], key: str | int, most: int | None = None) -> Any:
     """Return the value of a key, or _MISSING; keys of other types, which compare in their own way, are left out.
 
     Raises:
@@ -186,9 +196,11 @@ def _find(table: dict[Any, Any] | types.MappingProxyType[str, Any], key: str | i
     """
     for _ in range(_ATTEMPTS):
         try:
-            return _search(table.items() if type(table) is types.MappingProxyType else dict.items(table), key)
-        except RuntimeError:  # the dictionary has changed
-            continue
+            entries = table.items() if type(table) is types.MappingProxyType else dict.items(table)
+            return _search(islice(entries, most), key)
+        except RuntimeError as error:  # the dictionary has changed
+            if is_of_signal(error):
+                raise
     raise LookupError("the job is changing the dictionary")
 
 

@@ -110,6 +110,16 @@ def untraced() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """Leave it also out of what modes and subclasses of the job see; only metadata can be read in the block."""
+    torch: Any = sys.modules.get("torch._C")
+    with untraced(), contextlib.ExitStack() as stack:
+        for name in ("DisableTorchFunction", "_DisableTorchDispatch"):
+            stack.enter_context(getattr(torch, name, contextlib.nullcontext)())
+        yield
+
+
+@contextlib.contextmanager
 def remembered_while_stopped() -> Iterator[None]:
     """Keep this thread's state for `as_stopped_thread`; this thread is stopped in the block."""
     ident = threading.get_ident()

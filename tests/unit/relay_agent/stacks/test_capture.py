@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from pathlib import PosixPath
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -20,7 +21,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from relay_agent.stacks import capture as module
-from relay_agent.stacks.capture import MAX_TEXT, NOT_IN_TIME, TOO_MUCH, capture
+from relay_agent.stacks.capture import MAX_TEXT, NOT_IN_TIME, OTHERS, TOO_MUCH, capture
+from relay_agent.values import presentation
 from relay_agent.values.secrets import HIDDEN
 from tests.unit.relay_agent.values.test_plain import TrapClass, TrapDict, TrapList, trap
 
@@ -91,6 +93,8 @@ VALUES = [
     (sys, "<module sys>"),
     (object(), "<object object>"),
     (released, "<memoryview object>"),
+    (np.array(["planted"]), "ndarray[1] <U7"),
+    (np.array([(1, "planted")], dtype="i4,U7")[0], "void[] [('f0', '<i4'), ('f1', '<U7')] cpu"),
     (PosixPath("/data/x"), "PosixPath('/data/x')"),
     (dt.timedelta(seconds=3), "datetime.timedelta(seconds=3)"),
     (Decimal("1.5"), "Decimal('1.5')"),
@@ -174,6 +178,50 @@ def test_lazy_module() -> None:
     assert "_LazyModule" == type(lazy).__name__
 
 
+def test_presenters_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that the job has registered for its values is not called."""
+    monkeypatch.setattr(presentation, "_registered", {object: trap("a presenter"), float: trap("a presenter")})
+    assert "[1.5, Options(rate=0.1, layers=[])]" == captured([1.5, Options(0.1, [])])
+
+
+def test_modes_of_torch() -> None:
+    """A mode of torch that the job has entered does not see that tensors are described."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    seen: list[object] = []
+
+    class Function(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined] # of type Any
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    class Dispatch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc, name-defined] # as above
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    assert ("device(type='cpu')", "torch.float32") == (captured(torch.device("cpu")), captured(torch.float32))
+    values = [torch.ones(2), torch.eye(2).to_sparse(), torch.nn.Linear(1, 1)]
+    with Function(), Dispatch():
+        text = captured(values)
+    assert ("[[1, 1] Tensor[2]", []) == (text[:17], seen)
+
+
+def test_large_objects() -> None:
+    """Of an object with many attributes, and of an exception with many arguments, only the first are read."""
+    large = SimpleNamespace(**{f"a{index}": index for index in range(100_000)})
+    assert captured(large).startswith("SimpleNamespace(a0=0, a1=1, ")
+    assert captured(ValueError(*range(100_000))).startswith("ValueError(0, 1, ")
+
+
+def test_odd_names_of_variables() -> None:
+    """Only variables whose names are texts are shown."""
+    found: list[dict[str, str]] = []
+    names: dict[Any, Any] = {1: 2, ("a",): 1, "epoch": 3}
+    names["__look"] = lambda: found.extend(capture([sys._getframe(1)]))
+    exec("__look()", names)
+    assert [{"epoch": "3"}] == found
+
+
 def test_job_that_changes_the_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that cannot be copied is named with the reason, and the others are shown."""
     monkeypatch.setattr(module.Copy, "_first", functools.partial(_raise, LookupError("changing")))
@@ -208,11 +256,11 @@ def test_function_that_may_keep_its_names() -> None:
 
 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All texts together are bounded in size and time; the first frames have them first."""
+    """All texts together are bounded in size and time; the first frames have them first, and the others a remark."""
     frame = sys._getframe()
-    assert TOO_MUCH in capture([frame, frame], most=10)[1].values()
+    assert {OTHERS: TOO_MUCH} == capture([frame, frame], most=10)[1]
     monkeypatch.setattr(module, "BUDGET", -1.0)
-    assert {NOT_IN_TIME} == {*capture([frame])[0].values()}
+    assert {OTHERS: NOT_IN_TIME} == capture([frame])[0]
 
 
 # Secrets.
