@@ -237,7 +237,7 @@ async def test_attach_to_a_rank_that_somebody_holds(relay: LocalRelay, env: dict
         finished = await run("relay_client", "pdb", "--rank", "3", env=alone)
         assert 10 == finished.status
         assert "relay-client: error: rank 3 is held by bob@" in finished.stderr
-        assert "stops the editor's session or runs 'relay-client release 3'\n" in finished.stderr
+        assert "ends the editor's session, for example by 'relay-client release 3'\n" in finished.stderr
 
 
 @pytest.mark.parametrize("command", ["attach", "pdb"])

@@ -154,7 +154,7 @@ class HostileNode(Node):
 
     def values(self, request: Evaluate) -> NodeReplies:
         text = self.text
-        if request.expression == "refused":
+        if "refused" in request.expression:  # for MCP, it is an argument of the reader of paths
             raise RelayDebugError(text("failure"), hint=text("hint"))
         if request.selection is None:
             values = (Value(text=text("value"), place=text("place")), Value(error=text("value_error")))
