@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.stacks import in_process
+from relay_agent.stacks import capture, in_process
 from relay_core.agent_api.stacks import ThreadStack
 from relay_core.records import encode, parse
 from tests.support.jobs.processes import run_job
@@ -96,8 +96,9 @@ def test_helper_threads_are_left_out(monkeypatch, parked):
     assert [thread.name for thread in in_helper()] == ["MainThread"]
 
 
-def test_variables_are_captured(parked):
+def test_variables_are_captured(monkeypatch, parked):
     """With `locals` each frame has its variables as text."""
+    monkeypatch.setattr(capture, "BUDGET", DEADLINE)  # the frames of the test runner come first
     assert frame_of(in_helper(locals=True), "waiting_room").locals["number"] == "7"
     assert frame_of(in_helper(locals=True), "waiting_room").locals["label"] == "'blue'"
     assert frame_of(in_helper(), "waiting_room").locals == {}
