@@ -158,7 +158,7 @@ class Watching:
         width, digits = self._widths = max(self._widths[0], len(ranks)), max(self._widths[1], len(count))
         thread = f"  (thread {value_line(hit.thread)})" if hit.thread else ""
         line = f"{clock}  {ranks:{width}}  {count:{digits}}  {_value_of(hit)}{thread}".rstrip()
-        return [line, *(text for text, _ in frame_lines(hit.frames, with_locals=True))]
+        return [line, *(value_line(text) for text, _ in frame_lines(hit.frames, with_locals=True))]
 
     def notes(self) -> list[str]:
         """Return what the user should know about some ranks, each sentence once for each rank."""

@@ -61,6 +61,15 @@ def test_captured_variables() -> None:
     assert last == json.loads(json.dumps(hit_as_object(*found[2])))["frames"][0]
 
 
+def test_line_ends_in_captured_variables() -> None:
+    """What a job has put into a name or a path cannot look like a line of relay-client."""
+    watching = Watching(PLACE)
+    frame = Frame("a\nforged: 1", 1, "b\nforged: 2", {"c\nforged: 3": "d\nforged: 4"})
+    lines = watching.lines(watching.received({"ranks": [entry(0, hit(1, frames=(frame,)))]}))
+    assert [] == [line for line in "\n".join(lines).splitlines() if line.startswith("forged")]
+    assert 3 == len(lines)
+
+
 def test_counts_that_differ() -> None:
     """Ranks that began to watch at different steps share the lines of equal values; a rank is once in a line."""
     first, second = [hit(1, time=1.0), hit(2, time=2.0)], [hit(2, time=1.1), hit(3, time=2.1)]
