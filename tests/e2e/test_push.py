@@ -14,7 +14,14 @@ import pytest
 from relay_client.dap import DapClient
 from relay_core.compat import timeout
 from tests.support.jobs.push_job import FIXED, MODEL, RANKS, push, push_from, training, until_logged
-from tests.support.jobs.running import access, ranks_launcher, running_client, running_job
+from tests.support.jobs.running import (
+    access,
+    ranks_launcher,
+    running_client,
+    running_job,
+    until_listed,
+    until_registered,
+)
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import consecutive_ports
 from tests.support.machine.programs import Finished, Program, program
@@ -272,6 +279,7 @@ async def test_rank_that_waits_for_a_debugger(relay: LocalRelay, tmp_path: Path)
     options = ("--debug-ranks", "none", "--debug-allow-edit", "--port", str(port))
     async with running_job(relay, script, *options, launcher=ranks_launcher(2), cwd=tmp_path) as job:
         await job.line("waiting up to")
+        await until_registered(relay, tmp_path, 2)
         pushed = await push_from(relay, tmp_path, local, "train.py")
         waiting = "rank 0 is waiting for a debugger (breakpoint() at train.py:7)"
         expected = f"train.py: replaced in ranks 0-1 immediately, because {waiting}"
@@ -296,6 +304,7 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
             model = str(tmp_path / "model.py")
             await editor.attach({model: [{"line": line}]}, justMyCode=False, within=DEADLINE)
             thread = {"threadId": (await editor.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
+            await until_listed(relay, tmp_path, f"stopped at model.py:{line}")
 
             pushed = await push(relay, tmp_path, CLOSURE)
             first, *others = pushed.stdout.splitlines()

@@ -11,7 +11,7 @@ from relay_client.dap import DapClient
 from relay_core.compat import timeout
 from tests.support.debuggers.debuggee import LINE
 from tests.support.editors.stopped import Stopped
-from tests.support.jobs.running import access, running_client, running_job
+from tests.support.jobs.running import access, running_client, running_job, until_listed
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import free_port
 from tests.support.machine.programs import program, run
@@ -44,9 +44,7 @@ async def test_another_client_sees_the_stop(relay: LocalRelay, tmp_path: Path) -
 
     async def shown(state: str) -> dict[str, Any]:
         """Return the target of `targets --json` once the table shows a state."""
-        async with timeout(DEADLINE):
-            while state not in (await run("relay_client", "--hc", HC, "targets", env=send)).stdout:
-                pass
+        await until_listed(relay, tmp_path, state)
         found = await run("relay_client", "--hc", HC, "targets", "--json", env=send)
         return json.loads(found.stdout)["nodes"][0]["targets"][0]
 

@@ -121,12 +121,16 @@ class WatchLoop:
         patience = fields.get("wait", 0.0) + SILENCE
         silence = asyncio.get_running_loop().call_later(patience, self._say_silent, NO_ANSWER)
         try:
-            answer: Any = (await self._perform(self._request.after_hits(self._watching.cursors, **fields))).data
+            hits = await self._ask(**fields)
         finally:
             silence.cancel()
         if self._is_silent:
             self._is_silent = False
             _say("the ranks answer again")
+        return hits
+
+    async def _ask(self, **fields: Any) -> Sequence[HitOf]:
+        answer: Any = (await self._perform(self._request.after_hits(self._watching.cursors, **fields))).data
         return self._watching.received(answer)
 
     def _say_silent(self, text: str) -> None:
@@ -156,7 +160,7 @@ class WatchLoop:
         """Remove the watch, and print the table."""
         with contextlib.suppress(RelayDebugError, *TIMEOUT_ERRORS):  # ranks that do not answer remove it themselves
             async with timeout(LAST_SECONDS + 1):
-                self._print(await self._poll(is_last=True))
+                self._print(await self._ask(is_last=True))
         seconds = asyncio.get_running_loop().time() - started
         if self._arguments.json:
             last = {"event": "ended", "text": self.end, "seconds": seconds, "ranks": self._watching.as_objects()}

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import psutil
 
+from relay_core.compat import timeout
 from tests.support.jobs.processes import end_family
+from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.programs import Program, program, run
 from tests.support.network.relay import HC, LocalRelay
 
@@ -19,6 +21,7 @@ __all__ = [
     "running_client",
     "running_job",
     "running_ranks",
+    "until_listed",
     "until_registered",
 ]
 
@@ -106,3 +109,11 @@ async def until_registered(relay: LocalRelay, directory: Path, ranks: int) -> No
     client = access(relay, directory, "send")
     waited = await run("relay_client", "--hc", HC, "wait", "--ranks", f"0-{ranks - 1}", env=client)
     assert 0 == waited.status, waited.stderr
+
+
+async def until_listed(relay: LocalRelay, directory: Path, text: str) -> None:
+    """Wait until the table of `targets` shows a text, such as a rank's state."""
+    client = access(relay, directory, "send")
+    async with timeout(DEADLINE):
+        while text not in (await run("relay_client", "--hc", HC, "targets", env=client)).stdout:
+            pass

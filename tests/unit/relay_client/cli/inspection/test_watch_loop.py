@@ -32,7 +32,7 @@ class Ranks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Answer | Exception) -> None:
         self.requests: list[Watch] = []
         self.always: Answer | Exception | None = None
-        self.last: Answer | Exception = answer()
+        self.last: Answer | Exception | None = answer()
         self._answers = iter(answers)
         self._released: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
@@ -148,6 +148,17 @@ async def test_silence(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFix
     await asyncio.wait_for(watched, DEADLINE)
     printed += capfd.readouterr().err
     assert (1, 1) == (printed.count("the ranks do not answer"), printed.count("the ranks answer again"))
+
+
+async def test_silence_at_the_end(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """If no rank answers the last request, nothing says that the watch continues."""
+    monkeypatch.setattr(watch_loop, "SILENCE", 0.0)
+    monkeypatch.setattr(watch_loop, "LAST_SECONDS", -0.9)
+    ranks = Ranks(monkeypatch, answer(1, ended="after 1 hit"))
+    ranks.last = None
+    await loop().run()
+    assert ranks.requests[-1].is_last
+    assert "the watch continues" not in capfd.readouterr().err
 
 
 async def test_no_hits_before_the_end(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
