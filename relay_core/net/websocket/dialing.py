@@ -1,4 +1,4 @@
-"""Dials the server of a WebSocket: name resolution, TCP, a proxy on the way, and TLS, with the time of each step.
+"""Dials the server of a WebSocket: whether a proxy is used, name resolution, TCP and TLS, with the time of each step.
 
 `websockets.connect` can do all this, but only as one call that uses asyncio's TLS transport: its steps can neither be
 measured nor repeated on their own. What is left to the package are its rules about proxies. Addresses are raced as
@@ -15,7 +15,11 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+from typing import cast
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohappyeyeballs
 from websockets.datastructures import Headers
@@ -23,11 +27,12 @@ from websockets.exceptions import InvalidProxyStatus, ProxyError
 from websockets.http11 import Response
 from websockets.uri import WebSocketURI
 
-from relay_core.net.tls import TlsMachine, TlsTransport
-from relay_core.net.websocket.opening_errors import chosen_proxy
+try:
+    from websockets.proxy import Proxy, get_proxy, parse_proxy
+except ImportError:  # up to websockets 15
+    from websockets.uri import Proxy, get_proxy, parse_proxy  # type: ignore[attr-defined, no-redef]
 
-if TYPE_CHECKING:
-    from websockets.proxy import Proxy
+from relay_core.net.tls import TlsMachine, TlsTransport
 
 USER_AGENT = "relay-debug"
 TLS = "TLS"
@@ -97,6 +102,36 @@ async def dial(
         transport.abort()
         raise
     return transport
+
+
+def chosen_proxy(uri: WebSocketURI) -> Proxy | None:
+    """Return the proxy for a server, or None: that of `HTTPS_PROXY` or `ALL_PROXY`, unless `NO_PROXY` excludes it.
+
+    As for curl, an address without a scheme is that of an HTTP proxy.
+
+    Raises:
+        InvalidProxy, ValueError: The proxy's address is unusable.
+    """
+    if proxy_bypass(f"{uri.host}:{uri.port}") or _is_in_excluded_network(uri.host):
+        return None
+    address = get_proxy(uri) or getproxies().get("all")
+    if not address:
+        return None
+    address = address if "://" in address else f"http://{address}"
+    proxy, parts = parse_proxy(address), urlsplit(address)
+    if proxy.username is None:
+        return proxy
+    # up to version 16, `websockets` does not decode them
+    return replace(proxy, username=unquote(parts.username or ""), password=unquote(parts.password or ""))
+
+
+def _is_in_excluded_network(host: str) -> bool:
+    """Return whether `NO_PROXY` has a network, such as 10.0.0.0/8, that contains a host; urllib compares names only."""
+    for entry in getproxies().get("no", "").split(","):
+        with contextlib.suppress(ValueError):  # a name
+            if ip_address(host) in ip_network(entry.strip(), strict=False):
+                return True
+    return False
 
 
 async def _connect(host: str, port: int, protocol: asyncio.BaseProtocol, steps: OpeningSteps) -> asyncio.Transport:

@@ -1,4 +1,4 @@
-"""Replaces the errors of opening a connection with this project's errors, and chooses the proxy for a server.
+"""Replaces the errors of opening a connection with this project's errors.
 
 The causes are this machine's settings, its network, a proxy, TLS or the server; the `websockets` package, asyncio and
 ssl report them with exceptions of their own. Each cause has its own sentence and hint.
@@ -13,23 +13,16 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
-from ipaddress import ip_address, ip_network
-from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from websockets import exceptions
 from websockets.http11 import Response
-from websockets.uri import WebSocketURI, parse_uri
-
-try:
-    from websockets.proxy import Proxy, get_proxy, parse_proxy
-except ImportError:  # up to websockets 15
-    from websockets.uri import Proxy, get_proxy, parse_proxy  # type: ignore[attr-defined, no-redef]
+from websockets.uri import parse_uri
 
 from relay_core.compat import TIMEOUT_ERRORS
 from relay_core.errors import ConfigurationError, ProtocolError, RelayDebugError, RelayUnreachable
+from relay_core.net.websocket.dialing import chosen_proxy
 from relay_core.untrusted_certificates import untrusted_certificate
 
 OPEN_TIMEOUT = 10.0
@@ -70,36 +63,6 @@ class ProxyAddress:
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.host}:{self.port}"
-
-
-def chosen_proxy(uri: WebSocketURI) -> Proxy | None:
-    """Return the proxy for a server, or None: that of `HTTPS_PROXY` or `ALL_PROXY`, unless `NO_PROXY` excludes it.
-
-    As for curl, an address without a scheme is that of an HTTP proxy.
-
-    Raises:
-        InvalidProxy, ValueError: The proxy's address is unusable.
-    """
-    if proxy_bypass(f"{uri.host}:{uri.port}") or _is_in_excluded_network(uri.host):
-        return None
-    address = get_proxy(uri) or getproxies().get("all")
-    if not address:
-        return None
-    address = address if "://" in address else f"http://{address}"
-    proxy, parts = parse_proxy(address), urlsplit(address)
-    if proxy.username is None:
-        return proxy
-    # up to version 16, `websockets` does not decode them
-    return replace(proxy, username=unquote(parts.username or ""), password=unquote(parts.password or ""))
-
-
-def _is_in_excluded_network(host: str) -> bool:
-    """Return whether `NO_PROXY` has a network, such as 10.0.0.0/8, that contains a host; urllib compares names only."""
-    for entry in getproxies().get("no", "").split(","):
-        with contextlib.suppress(ValueError):  # a name
-            if ip_address(host) in ip_network(entry.strip(), strict=False):
-                return True
-    return False
 
 
 def proxy_for(url: str) -> ProxyAddress | None:

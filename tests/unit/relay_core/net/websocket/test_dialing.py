@@ -14,13 +14,14 @@ from relay_core.errors import RelayUnreachable
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.websocket.dialing import OpeningSteps
 from relay_core.net.websocket.handshake import open_websocket
-from relay_core.net.websocket.opening_errors import HandshakeRefused, ProxyRefused
+from relay_core.net.websocket.opening_errors import HandshakeRefused, ProxyRefused, proxy_for
 from relay_server.config.certificates import Certificates, prepare, server_context
 from relay_server.config.model import TlsSettings
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.streams import carry_to, local_server
 from tests.support.network.impostor import impostor
 
+HOST = "contoso.servicebus.windows.net"
 NOT_FOUND = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -163,3 +164,29 @@ async def test_a_proxy_that_never_answers(
         with pytest.raises(RelayUnreachable, match="did not answer within 0.3 s through the proxy"):
             await open_websocket("wss://relay.invalid/x?y", tls=trusted, timeout=0.3)
         await asyncio.wait_for(closed.wait(), DEADLINE)
+
+
+@pytest.mark.parametrize(
+    ("host", "environment", "proxy"),
+    [
+        (HOST, {"HTTPS_PROXY": "proxy.example:3128"}, "http://proxy.example:3128"),
+        (HOST, {"HTTPS_PROXY": "ann:word@10.1.2.3:3128"}, "http://10.1.2.3:3128"),
+        (HOST, {"ALL_PROXY": "proxy.example:3128"}, "http://proxy.example:3128"),
+        (HOST, {"ALL_PROXY": "http://all.example:1", "HTTPS_PROXY": "http://one.example:2"}, "http://one.example:2"),
+        (HOST, {"ALL_PROXY": "proxy.example:3128", "NO_PROXY": ".windows.net"}, "None"),
+        ("10.9.8.7", {"HTTPS_PROXY": "proxy.example:3128", "NO_PROXY": "localhost, 10.0.0.0/8"}, "None"),
+        ("[fd00::1]", {"HTTPS_PROXY": "proxy.example:3128", "NO_PROXY": "fd00::/8"}, "None"),
+        ("11.9.8.7", {"HTTPS_PROXY": "proxy.example:3128", "NO_PROXY": "10.0.0.0/8,::/0"}, "http://proxy.example:3128"),
+        (HOST, {"HTTPS_PROXY": "proxy.example:3128", "NO_PROXY": "0.0.0.0/0"}, "http://proxy.example:3128"),
+    ],
+)
+def test_proxies_as_curl_reads_them(
+    monkeypatch: pytest.MonkeyPatch, host: str, environment: dict[str, str], proxy: str
+) -> None:
+    """A proxy needs no scheme, `ALL_PROXY` is the fallback, and networks in `NO_PROXY` exclude their addresses."""
+    for name in ("HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert proxy == str(proxy_for(f"wss://{host}/x"))

@@ -8,7 +8,7 @@ import pytest
 from relay_core.errors import RelayUnreachable
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.websocket.handshake import open_websocket
-from relay_core.net.websocket.opening_errors import ProxyRefused, opening_mapped, proxy_for
+from relay_core.net.websocket.opening_errors import ProxyRefused, opening_mapped
 from tests.support.machine.streams import local_server
 
 HOST = "contoso.servicebus.windows.net"
@@ -82,32 +82,6 @@ async def test_other_statuses(monkeypatch: pytest.MonkeyPatch, status: str, hint
     error = await refusal(monkeypatch, status)
     assert f"HTTP {status}" in error.sentence
     assert hint in error.hint
-
-
-@pytest.mark.parametrize(
-    ("host", "environment", "proxy"),
-    [
-        (HOST, {"HTTPS_PROXY": "proxy.example:3128"}, "http://proxy.example:3128"),
-        (HOST, {"HTTPS_PROXY": "ann:word@10.1.2.3:3128"}, "http://10.1.2.3:3128"),
-        (HOST, {"ALL_PROXY": "proxy.example:3128"}, "http://proxy.example:3128"),
-        (HOST, {"ALL_PROXY": "http://all.example:1", "HTTPS_PROXY": "http://one.example:2"}, "http://one.example:2"),
-        (HOST, {"ALL_PROXY": "proxy.example:3128", "NO_PROXY": ".windows.net"}, "None"),
-        ("10.9.8.7", {"HTTPS_PROXY": "proxy.example:3128", "NO_PROXY": "localhost, 10.0.0.0/8"}, "None"),
-        ("[fd00::1]", {"HTTPS_PROXY": "proxy.example:3128", "NO_PROXY": "fd00::/8"}, "None"),
-        ("11.9.8.7", {"HTTPS_PROXY": "proxy.example:3128", "NO_PROXY": "10.0.0.0/8,::/0"}, "http://proxy.example:3128"),
-        (HOST, {"HTTPS_PROXY": "proxy.example:3128", "NO_PROXY": "0.0.0.0/0"}, "http://proxy.example:3128"),
-    ],
-)
-def test_proxies_as_curl_reads_them(
-    monkeypatch: pytest.MonkeyPatch, host: str, environment: dict[str, str], proxy: str
-) -> None:
-    """A proxy needs no scheme, `ALL_PROXY` is the fallback, and networks in `NO_PROXY` exclude their addresses."""
-    for name in ("HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert proxy == str(proxy_for(f"wss://{host}/x"))
 
 
 UNREACHABLE = "Connect call failed ('192.0.2.1', 443)"
