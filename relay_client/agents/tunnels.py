@@ -57,8 +57,8 @@ from relay_core.layers.layer import Layer
 from relay_core.net.hybrid.connector import connect
 from relay_core.net.session.client import ClientTunnel, LinkState, LinkStatus
 from relay_core.net.session.driver import SessionDriver
-from relay_core.net.session.secure_channel import TunnelIdentity
 from relay_core.net.session.stream import SessionStream
+from relay_core.net.session.tunnel_certificates import TunnelIdentity
 from relay_core.net.tasks import Paced, TaskSet
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.records import encode

@@ -11,7 +11,7 @@ from relay_core.compat import timeout
 from relay_core.net import connect
 from relay_core.net.session import agent as session_agent
 from relay_core.net.session.client import ClientTunnel
-from relay_core.net.session.secure_channel import TunnelIdentity
+from relay_core.net.session.tunnel_certificates import TunnelIdentity
 from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.handshake import TUNNEL_HEADER, TunnelHeader

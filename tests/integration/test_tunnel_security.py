@@ -13,8 +13,9 @@ from relay_client.agents.tunnels import Tunnels
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net import HybridConnectionListener, connect
 from relay_core.net.session.client import ClientTunnel
-from relay_core.net.session.secure_channel import TunnelIdentity, TunnelKeyMissing, WrongTunnelKey
+from relay_core.net.session.secure_channel import TunnelKeyMissing, WrongTunnelKey
 from relay_core.net.session.transport import SessionRefused, TooManySessions, Transport, perform_handshake
+from relay_core.net.session.tunnel_certificates import TunnelIdentity
 from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.handshake import TUNNEL_HEADER, HelloHandshake, TunnelHeader

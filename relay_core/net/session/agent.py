@@ -30,9 +30,9 @@ from relay_core.agent_api.metadata import ClientInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.driver import SessionDriver
-from relay_core.net.session.secure_channel import TunnelIdentity
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.transport import Transport
+from relay_core.net.session.tunnel_certificates import TunnelIdentity
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.records import parse
 from relay_core.tunnel.events import StreamOpened

@@ -39,9 +39,9 @@ from dataclasses import dataclass
 from relay_core.errors import RelayDebugError
 from relay_core.hyco.backoff import AttemptBudget, Backoff
 from relay_core.net.session.driver import SessionDriver
-from relay_core.net.session.secure_channel import TunnelIdentity
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.transport import Transport, perform_handshake
+from relay_core.net.session.tunnel_certificates import TunnelIdentity
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.events import StreamOpened

@@ -9,7 +9,8 @@ from typing import NoReturn
 from relay_core import exit_codes
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError, RelayUnreachable
-from relay_core.net.session.secure_channel import ChannelState, SecureChannel, TunnelIdentity, TunnelKeyMissing
+from relay_core.net.session.secure_channel import ChannelState, SecureChannel, TunnelKeyMissing
+from relay_core.net.session.tunnel_certificates import TunnelIdentity
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.frames import Buffer
 from relay_core.tunnel.handshake import Attached, ClientHandshake, NotAttached

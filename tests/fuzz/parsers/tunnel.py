@@ -20,7 +20,8 @@ from relay_core.agent_api.requests import Failure, parse_request, stream_name
 from relay_core.agent_api.stacks import ProcessStacks
 from relay_core.errors import RelayDebugError, UsageError
 from relay_core.foreign import escape_controls
-from relay_core.net.session.secure_channel import SecureChannel, TunnelIdentity
+from relay_core.net.session.secure_channel import SecureChannel
+from relay_core.net.session.tunnel_certificates import TunnelIdentity
 from relay_core.records import encode, parse, parse_or_none
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.frames import Frame

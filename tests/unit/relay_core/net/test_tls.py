@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_core.net.relay_tls import client_tls
-from relay_core.net.session.secure_channel import TunnelIdentity
+from relay_core.net.session.tunnel_certificates import TunnelIdentity
 from relay_core.net.tls import TlsMachine, TlsTransport
 from relay_core.tunnel.outcomes import Role
 from relay_server.config.certificates import prepare, server_context

@@ -1,22 +1,15 @@
 import contextlib
-import hashlib
 import ssl
 import tempfile
 
 import pytest
-from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_core.errors import ConnectionLost, ProtocolError
-from relay_core.net.session import secure_channel
-from relay_core.net.session.secure_channel import (
-    ChannelState,
-    SecureChannel,
-    TunnelIdentity,
-    TunnelKeyMissing,
-    WrongTunnelKey,
-)
+from relay_core.net.session import tunnel_certificates
+from relay_core.net.session.secure_channel import ChannelState, SecureChannel, TunnelKeyMissing, WrongTunnelKey
+from relay_core.net.session.tunnel_certificates import TunnelIdentity
 from relay_core.tunnel.frames import HEADER_SIZE
 from relay_core.tunnel.handshake import HelloHandshake
 from relay_core.tunnel.limits import Settings
@@ -46,59 +39,15 @@ def open_pair() -> tuple[SecureChannel, SecureChannel]:
     return client, agent
 
 
-def test_both_sides_derive_the_same_certificates():
-    """Each side has what the other expects, and the two roles have different ones."""
-    assert CLIENT.certificate == AGENT.peer_certificate
-    assert AGENT.certificate == CLIENT.peer_certificate
-    assert CLIENT.certificate != AGENT.certificate
-    assert OTHER_CLIENT.certificate != CLIENT.certificate
-
-
-@pytest.mark.parametrize(
-    ("identity", "digest"),
-    [
-        (CLIENT, "69331aa8b3632460a1fb53470ce835d0f8de401df11a574a03e3cb6045195afa"),
-        (AGENT, "3f0ec0ccf4321b7d7cc000bd2a2cbb2631b0642b8ed5a0ef6c8c5b2c0d5cdf39"),
-    ],
-)
-def test_certificates_are_the_same_everywhere(identity, digest):
-    """The bytes depend only on key and role; if they changed, old and new versions could not connect."""
-    assert hashlib.sha256(identity.certificate).hexdigest() == digest
-
-
-def test_a_certificate_needs_no_clock_and_has_no_secrets():
-    """It never expires, and has serial number 1 and the name of its role."""
-    certificate = x509.load_der_x509_certificate(CLIENT.certificate)
-    assert certificate.not_valid_before_utc.year == 1970
-    assert certificate.not_valid_after_utc.year == 9999
-    assert certificate.serial_number == 1
-    assert certificate.subject.rfc4514_string() == "CN=relay-debug client"
-
-
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_a_private_key_leaves_no_file(monkeypatch, tmp_path, in_memory):
     """With or without memfd, no file is left."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     if not in_memory:
-        monkeypatch.delattr(secure_channel.os, "memfd_create", raising=False)
+        monkeypatch.delattr(tunnel_certificates.os, "memfd_create", raising=False)
     identity = TunnelIdentity(Role.AGENT, KEY)
     assert list(tmp_path.iterdir()) == []
     shake_hands(SecureChannel(CLIENT), SecureChannel(identity))
-
-
-def test_a_private_key_file_is_for_its_owner_only(monkeypatch, tmp_path):
-    """If a file is needed, it has mode 0600 while it exists."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.delattr(secure_channel.os, "memfd_create", raising=False)
-    with secure_channel._private_file(b"secret") as path:
-        assert path.parent == tmp_path
-        assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_key_of_another_length_is_refused():
-    """32 bytes, no more and no less."""
-    with pytest.raises(ValueError, match="32 bytes"):
-        TunnelIdentity(Role.AGENT, b"short")
 
 
 def test_it_is_tls_1_3_without_tickets():
@@ -161,9 +110,9 @@ def test_both_sides_report_a_wrong_key(mine, theirs):
 def test_a_client_reports_a_refusal_after_its_handshake():
     """A client whose handshake completes before the agent has verified its certificate still gets WrongTunnelKey."""
     half = TunnelIdentity(Role.CLIENT, KEY)
-    half.context = secure_channel._context(
+    half.context = tunnel_certificates._context(
         Role.CLIENT,
-        secure_channel._derive_key(bytes(32), Role.CLIENT),
+        tunnel_certificates._derive_key(bytes(32), Role.CLIENT),
         OTHER_CLIENT.certificate,
         AGENT.certificate,
     )
@@ -180,8 +129,8 @@ def test_a_client_reports_a_refusal_after_its_handshake():
 def test_a_side_is_not_fooled_by_its_own_certificate():
     """Reflection: a peer with the client's certificate cannot act as the agent."""
     mirror = TunnelIdentity(Role.AGENT, KEY)
-    mirror.context = secure_channel._context(
-        Role.AGENT, secure_channel._derive_key(KEY, Role.CLIENT), CLIENT.certificate, CLIENT.certificate
+    mirror.context = tunnel_certificates._context(
+        Role.AGENT, tunnel_certificates._derive_key(KEY, Role.CLIENT), CLIENT.certificate, CLIENT.certificate
     )
     client, agent = SecureChannel(CLIENT), SecureChannel(mirror)
     agent.feed(client.data_to_send())
