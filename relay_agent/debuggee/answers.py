@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from relay_agent.node.in_job.client import NodeClient
     from relay_agent.settings.model import DebugSettings
+    from relay_core.agent_api.questions import Environment, ReadEnvironment
 
 Body = Mapping[str, Any]
 """The arguments of a request."""
@@ -113,6 +115,37 @@ def _watch(process: Process, body: Body) -> object:
     return lambda respond: start_answer(question, process.port, job, lambda watched: respond(encode(watched)))
 
 
+MAX_VARIABLES = 1000
+MAX_VALUE = 4096
+"""Maximum number of characters of a value; the rest is replaced by "..."."""
+MAX_CHARACTERS = 256 * 1024
+"""Maximum number of characters of all names and values: JSON encodes a character as up to twelve bytes, and a message
+to the agent is at most 4 MiB long."""
+
+
+def read_environment(_question: ReadEnvironment) -> Environment:
+    """Return the environment variables as they are now, in the order of their names, without secrets."""
+    from relay_agent.values.secrets import HIDDEN, is_secret  # noqa: PLC0415 - needed for this question only
+    from relay_core.agent_api.questions import Environment  # noqa: PLC0415
+
+    variables: dict[str, str] = {}
+    names, size = sorted(os.environ), 0
+    for name in names:
+        value = os.environ.get(name)
+        if value is None:  # deleted since then, by another thread
+            continue
+        shown = HIDDEN if is_secret(name, value) else _shortened(value)
+        size += len(name) + len(shown)
+        if size > MAX_CHARACTERS or len(variables) == MAX_VARIABLES:
+            break
+        variables[name] = shown
+    return Environment(variables, len(names) - len(variables))
+
+
+def _shortened(value: str) -> str:
+    return value if len(value) <= MAX_VALUE else f"{value[:MAX_VALUE]}..."
+
+
 def _question(name: str, _process: Process, body: Body) -> object:
     """Answer a question; if its function returns a function, this happens in another thread."""
     from relay_core.records import encode, parse  # noqa: PLC0415 - needed for such requests only
@@ -131,7 +164,7 @@ def resolve(path: str) -> Any:
 FUNCTIONS: Mapping[str, tuple[str, str]] = {
     "env": (
         "relay_core.agent_api.questions:ReadEnvironment",
-        "relay_agent.debuggee.environment:read_environment",
+        "relay_agent.debuggee.answers:read_environment",
     ),
     "collectives": (
         "relay_core.agent_api.questions:ReadCollectives",
