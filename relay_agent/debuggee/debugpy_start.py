@@ -1,113 +1,28 @@
-"""Starting debugpy: its configuration, the environment of its adapter, and workarounds for its private functions.
+"""Starting debugpy in this process: its configuration, and workarounds for its private functions.
 
-This module uses debugpy's internals (`debugpy.server.api`, `pydevd`). The states of the debugger are in `debugger`.
+This module uses debugpy's internals (`debugpy.server.api`, `pydevd`). The states of the debugger are in `debugger`,
+and `adapter_start` starts its adapter.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import os
 import platform
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from relay_agent.debuggee import gevent_support, pydevd_patches
+from relay_agent.debuggee.adapter_start import adapter_environment, own_adapter, replaced
 from relay_agent.debuggee.pydevd_patches import relay_debug_output
 from relay_agent.debugpy_internals import table
-from relay_agent.job.gevent_originals import (
-    is_patched_by_eventlet,
-    is_patched_by_gevent,
-    socket,
-    subprocess_in_use,
-    threading,
-)
+from relay_agent.job.gevent_originals import is_patched_by_eventlet, is_patched_by_gevent, subprocess_in_use, threading
 from relay_agent.job.stderr import write_line
-from relay_agent.node.directory import STARTER_VARIABLE
-from relay_agent.node.in_job.detached import FIRST_NUMBER, Report, start_detached
-from relay_agent.node.in_job.own_python import find_python, without_python_options
+from relay_agent.node.in_job.own_python import find_python
 from relay_core.errors import RelayDebugError
-
-# Starts debugpy's adapter, and reads its ports from a pipe that only the adapter can write to.
-#
-# `debugpy.listen` opens a port on 127.0.0.1 to which its adapter reports its ports. `debugpy.listen` trusts the first
-# program that connects to this port. Every user of the machine can read the port number in the adapter's command line,
-# and once the connection is closed, the kernel no longer shows who connected. If an environment variable names a file,
-# the adapter writes the same report into it. So the file is a pipe that the adapter inherits, and `debugpy.listen`
-# accepts a connection with the content of that pipe, whatever arrives at the port. If the adapter fails, the pipe ends.
-#
-# `debugpy.listen` starts the adapter as a child process, which a job that waits for any child would meet.
-#
-# Only `accept` and `Popen` of the standard library are replaced, in one thread, so a change in debugpy cannot reopen
-# the port.
-
-FILE_VARIABLE = "DEBUGPY_ADAPTER_ENDPOINTS"
-"""debugpy's variable for the path."""
-DESCRIPTORS = "/dev/fd"
-"""The directory in which the descriptors of a process are files; it may be missing, as in a container without /proc."""
-TIMEOUT = 30.0
-"""Timeout in seconds if the listener has none; debugpy uses the same value."""
-
-
-@contextlib.contextmanager
-def own_adapter() -> Iterator[None]:
-    """Inside the block, `Popen` in this thread starts an adapter, and `accept` returns its report."""
-    module: Any = importlib.import_module("subprocess")  # that of the job, as debugpy imports it
-    accept, begin, thread = socket.socket.accept, module.Popen.__init__, threading.get_ident()
-    has_files = Path(DESCRIPTORS).is_dir()
-
-    def accept_report(listener: socket.socket) -> tuple[socket.socket, Any]:
-        if threading.get_ident() != thread or not has_files:
-            return accept(listener)
-        try:
-            line = report.read(listener.gettimeout() or TIMEOUT)
-        except EOFError:
-            raise RuntimeError("debugpy's adapter failed at its start; see the lines above") from None
-        here, there = socket.socketpair()
-        with there:
-            there.sendall(line)
-        return here, ("", 0)
-
-    def start(self: Any, *arguments: Any, **options: Any) -> None:
-        if threading.get_ident() != thread:
-            begin(self, *arguments, **options)
-        elif start_detached(arguments[0], environ(options["env"], FIRST_NUMBER), (report.writing,)):
-            self.args, self.returncode = arguments[0], 0
-        else:
-            options |= {"env": environ(options["env"], report.writing), "pass_fds": (report.writing,)}
-            begin(self, *arguments, **options)
-
-    def environ(given: dict[str, str], number: int) -> dict[str, str]:
-        file = {FILE_VARIABLE: f"{DESCRIPTORS}/{number}"} if has_files else {}
-        return {**given, **file, STARTER_VARIABLE: str(os.getpid())}
-
-    with (
-        Report() as report,
-        _replaced(socket.socket, "accept", accept_report),
-        _replaced(module.Popen, "__init__", start),
-    ):
-        yield
-
-
-@contextlib.contextmanager
-def _replaced(owner: Any, name: str, replacement: object) -> Iterator[None]:
-    """Give an attribute of a module or a class another value inside the block."""
-    before = getattr(owner, name)
-    setattr(owner, name, replacement)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
-ADAPTER_GUARD = Path(__file__).with_name("adapter_guard")
-"""The directory of the `sitecustomize` that restricts the adapter's ports to this user."""
-_EXCLUDED_PREFIXES = ("RELAY_", "AZRELAY_", FILE_VARIABLE)
-"""Prefixes of variables that debugpy's adapter must not inherit: secrets, and the report file of another debuggee."""
 
 _old_tracers: list[object] = []
 """Tracers of ended debuggers. A frame refers to such a tracer until the frame is traced again, and pydevd keeps these
@@ -137,7 +52,7 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
         api.listen = _Listen(api.listen)
     gevent_support.install()
     _skip_description()
-    debugpy.configure(subProcess=follow_children, python=find_python(), pythonEnv=_adapter_environment())
+    debugpy.configure(subProcess=follow_children, python=find_python(), pythonEnv=adapter_environment())
     if table.STATE.is_available() and table.RESTART.is_available():
         # Reset the state left by an adapter that has exited or by the parent of a forked child:
         with table.RESTART.guarded():
@@ -155,7 +70,7 @@ def _without_child() -> contextlib.AbstractContextManager[None]:
     def skip(*arguments: Any, **options: Any) -> str:
         return "" if threading.get_ident() == thread else describe(*arguments, **options)
 
-    return _replaced(platform, "platform", skip)
+    return replaced(platform, "platform", skip)
 
 
 @contextlib.contextmanager
@@ -238,7 +153,7 @@ def _without_pause() -> contextlib.AbstractContextManager[None]:
     if not table.STARTING.is_available():
         return contextlib.nullcontext()
     pydevd: Any = sys.modules["pydevd"]
-    return _replaced(pydevd, "time", _TimeWithoutPause(pydevd.time))
+    return replaced(pydevd, "time", _TimeWithoutPause(pydevd.time))
 
 
 class _TimeWithoutPause:
@@ -289,7 +204,7 @@ def connect(debugpy: ModuleType, port: int) -> None:
     api = sys.modules["debugpy.server.api"]
     # `debugpy.listen` calls it with the same argument.
     settrace = functools.partial(api._settrace, wait_for_ready_to_run=False)  # noqa: SLF001 - as in the table
-    with _replaced(api, "_settrace", settrace):
+    with replaced(api, "_settrace", settrace):
         debugpy.connect(address)
 
 
@@ -306,8 +221,3 @@ def find_adapter_port() -> int | None:
     if "--port" not in command[:-1]:
         return None
     return int(command[command.index("--port") + 1]) or None
-
-
-def _adapter_environment() -> dict[str, str]:
-    kept = {name: value for name, value in without_python_options().items() if not name.startswith(_EXCLUDED_PREFIXES)}
-    return {**kept, "PYTHONPATH": str(ADAPTER_GUARD)}

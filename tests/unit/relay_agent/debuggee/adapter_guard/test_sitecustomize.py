@@ -60,9 +60,9 @@ async def test_adapter_without_resources(tmp_path):
     code = f"""
         import threading
         from pathlib import Path
-        from relay_agent.debuggee import debugpy_start
+        from relay_agent.debuggee import adapter_start
         from relay_agent.debuggee.debugger import debugger
-        debugpy_start.ADAPTER_GUARD = Path({str(guard)!r})
+        adapter_start.ADAPTER_GUARD = Path({str(guard)!r})
         print(debugger.arm(), flush=True)
         print(debugger.wait_for_attach(3600, threading.Event()), flush=True)
     """
@@ -81,9 +81,9 @@ async def test_installed_packages_are_not_read(tmp_path):
     )
     code = f"""
         from pathlib import Path
-        from relay_agent.debuggee import debugpy_start
+        from relay_agent.debuggee import adapter_start
         from relay_agent.debuggee.debugger import debugger
-        debugpy_start.ADAPTER_GUARD = Path({str(guard)!r})
+        adapter_start.ADAPTER_GUARD = Path({str(guard)!r})
         print(debugger.arm() > 0)
     """
     assert (0, ["True"], "") == await run_job(code)
@@ -102,8 +102,8 @@ async def test_process_that_ends_before_it_connects(tmp_path, are_reported):
     code = f"""
         import os
         from pathlib import Path
-        from relay_agent.debuggee import debugpy_start
-        debugpy_start.ADAPTER_GUARD = Path({str(guard)!r})
+        from relay_agent.debuggee import adapter_start, debugpy_start
+        adapter_start.ADAPTER_GUARD = Path({str(guard)!r})
         debugpy = debugpy_start.load(follow_children=False)
         from debugpy.server import api
         def end(port, **_):  # as if it were killed after it has started the adapter

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from relay_agent.debuggee.debugpy_start import FILE_VARIABLE, own_adapter
+from relay_agent.debuggee.adapter_start import FILE_VARIABLE, own_adapter
 from tests.support.jobs.processes import job
 from tests.support.machine.deadline import DEADLINE
 
