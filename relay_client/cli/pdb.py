@@ -84,8 +84,8 @@ async def _session(arguments: argparse.Namespace, rank: int, port: int | None) -
         RelayDebugError: on entering: the relay or credentials are unusable, another user is debugging the process, or
             there is no such process.
     """
-    from relay_client.agents.endings import how_process_ended
     from relay_client.agents.roster import Destination
+    from relay_client.agents.wait_for_ending import how_process_ended
     from relay_client.dap import DapClient
     from relay_client.hang.waits import Waits
     from relay_client.pdb.prompt import DebugConnection

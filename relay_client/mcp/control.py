@@ -8,9 +8,9 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from relay_client.agents.endings import how_process_ended
 from relay_client.agents.roster import Claim, Destination, absent_ranks
 from relay_client.agents.tunnels import Tunnels
+from relay_client.agents.wait_for_ending import how_process_ended
 from relay_client.dap import DapClient, DebugSession, HowEnded, function_of, readable
 from relay_client.mcp.reading import ControlRefused, Items, chosen_ranks
 from relay_client.ui.text import format_ranks, since_text

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-from relay_client.agents.endings import ProcessKey, announced_exit_code
 from relay_client.agents.event_log import name_with_node
 from relay_client.agents.requests import ask_agents
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
+from relay_client.agents.wait_for_ending import ProcessKey, announced_exit_code
 from relay_client.compare.console import Command
 from relay_client.editor.job_view import JobView
 from relay_client.editor.notices import WaitingNotices

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
-from relay_client.ranks.view import Kind, RankView, StopReport, how_ended, is_consequence, rank_view
+from relay_client.ranks.endings import how_ended, is_consequence
+from relay_client.ranks.view import Kind, RankView, StopReport, rank_view
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.usage import NodeUsage
 from relay_core.records import fields_of

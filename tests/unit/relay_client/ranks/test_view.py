@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay_client.ranks.view import Kind, RankView, StopReport, is_consequence, rank_view
+from relay_client.ranks.view import Kind, RankView, StopReport, rank_view
 from relay_core.agent_api.announcement import Attachment, State, TargetInfo
 
 RUNNING = TargetInfo(5680, 2, state=State.RUNNING, since=700.0)
@@ -110,18 +110,3 @@ def test_stop_of_this_user() -> None:
 def test_clause(target: TargetInfo, clause: str) -> None:
     """The end of a sentence about the target."""
     assert clause == rank_view(target).clause
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        ("RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.4]:28012", True),
-        ("torch.distributed.DistBackendError: NCCL error: ncclRemoteError: A call failed", True),
-        ("RuntimeError: Broken pipe", True),
-        ("ValueError: no peer", False),
-        ("", False),
-    ],
-)
-def test_consequences_of_another_crash(error: str, expected: bool) -> None:
-    """Errors of a lost connection to another rank are distinguished from all other errors."""
-    assert expected is is_consequence(error)

@@ -6,10 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from relay_client.agents import endings
-from relay_client.agents.endings import how_process_ended
+from relay_client.agents import wait_for_ending
 from relay_client.agents.roster import Roster
-from relay_client.ranks import view
+from relay_client.agents.wait_for_ending import how_process_ended
 from relay_core.agent_api.announcement import AgentInfo, Ending, TargetInfo
 
 RANK = TargetInfo(5678, rank=0, pid=44)
@@ -47,8 +46,8 @@ async def test_the_end_is_announced_in_two_steps() -> None:
 
 async def test_the_status_is_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known in time is the answer; the end of an earlier process on the port is none."""
-    monkeypatch.setattr(endings, "END_PATIENCE", 0.01)
-    monkeypatch.setattr(view, "EXIT_PATIENCE", 0.01)
+    monkeypatch.setattr(wait_for_ending, "END_PATIENCE", 0.01)
+    monkeypatch.setattr(wait_for_ending, "EXIT_PATIENCE", 0.01)
     tunnels = Tunnels()
     assert "" == await how_process_ended(tunnels, PROCESS)
     await tunnels.announce(EXITING)

@@ -1,11 +1,11 @@
-"""How a process has ended, for a program that has lost its debug session; `editor.ending` does this for editors."""
+"""Waits for the announcement of how a process has ended whose debug session is lost; for editors: `editor.ending`."""
 
 from __future__ import annotations
 
 import asyncio
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.ranks.view import END_PATIENCE, EXIT_PATIENCE, exit_code, how_ended
+from relay_client.ranks.endings import END_PATIENCE, EXIT_PATIENCE, exit_code, how_ended
 from relay_core.agent_api.announcement import AgentId, Ending
 from relay_core.net.tasks import first_completed
 

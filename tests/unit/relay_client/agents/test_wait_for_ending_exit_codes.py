@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from relay_client.agents import endings
-from relay_client.agents.endings import ProcessKey, announced_exit_code
+from relay_client.agents import wait_for_ending
 from relay_client.agents.roster import Roster
 from relay_client.agents.search import AgentSearch
+from relay_client.agents.wait_for_ending import ProcessKey, announced_exit_code
 from relay_core.agent_api.announcement import AgentInfo, Ending, TargetInfo
 from relay_core.net.tasks import TaskSet
 from tests.support.machine.deadline import DEADLINE
@@ -59,7 +59,7 @@ async def test_ending_that_is_announced_later(ending: Ending, code: int | None) 
 @pytest.mark.parametrize(("pid", "is_running"), [(PID, True), (PID + 1, False)])
 async def test_process_that_is_running(pid: int, is_running: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is still announced is not waited for; one that has been restarted on its port is another one."""
-    monkeypatch.setattr(endings, "CODE_PATIENCE", 3600.0 if is_running else 0.05)
+    monkeypatch.setattr(wait_for_ending, "CODE_PATIENCE", 3600.0 if is_running else 0.05)
     async with TaskSet() as tasks:
         tunnels = Announced(tasks)
         tunnels.put(targets=(target(pid),), endings=())

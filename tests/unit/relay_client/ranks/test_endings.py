@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_client.ranks.view import exit_code, how_ended
+from relay_client.ranks.endings import exit_code, how_ended, is_consequence
 from relay_core.agent_api.announcement import Ending
 
 
@@ -18,3 +18,18 @@ def test_a_signal_has_its_name_on_linux(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delattr("signal.SIGUSR1")
     assert "was killed by SIGKILL (the usual cause is lack of memory)" == how_ended(Ending(5678, signal=9))
     assert "was killed by SIGUSR1" == how_ended(Ending(5678, signal=10))
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.4]:28012", True),
+        ("torch.distributed.DistBackendError: NCCL error: ncclRemoteError: A call failed", True),
+        ("RuntimeError: Broken pipe", True),
+        ("ValueError: no peer", False),
+        ("", False),
+    ],
+)
+def test_consequences_of_another_crash(error: str, expected: bool) -> None:
+    """Errors of a lost connection to another rank are distinguished from all other errors."""
+    assert expected is is_consequence(error)
