@@ -1,1 +1,1 @@
-"""Informs an editor about its connection: what it is waiting for, interruptions, and why a session has ended."""
+"""Informs an editor about its connection (waiting, interruptions, the end), and decides what it receives of the job."""

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
+from relay_client.editor.allowed_messages import allowed_event, allowed_failure, is_success, without_remote_paths
 from relay_client.editor.messages import make_failure
-from relay_client.ports.allowed import allowed_event, allowed_failure, is_success, without_remote_paths
 from relay_core.dap.framing import MAX_BODY
 from relay_core.dap.messages import Arguments, Event, Message, Request, Response, arguments_of
 from relay_core.foreign import configuration_name, has_variable, notification, printable

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from relay_client.editor.allowed_messages import EVENTS, allowed_event, allowed_failure, is_success
 from relay_client.editor.session import EditorSession
-from relay_client.ports.allowed import EVENTS, allowed_event, allowed_failure, is_success
 from relay_client.ports.layers import MAX_CHECKED, RequestGuard
 from relay_core.dap.framing import MessageDecoder, encode, encode_body
 from relay_core.foreign import MAX_FAILURE
