@@ -15,8 +15,8 @@ from relay_server.config import provisioning
 from relay_server.config.certificates import prepare
 from relay_server.config.file import load
 from relay_server.config.model import HybridConnection, Right, Rule, TlsSettings
+from relay_server.reloading import Reloader
 from relay_server.server import RelayServer
-from relay_server.service import Reloader
 from tests.integration.relay_server.conftest import KEYS
 from tests.integration.relay_server.waiting import eventually
 from tests.support.machine.deadline import DEADLINE
