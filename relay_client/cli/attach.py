@@ -148,7 +148,7 @@ async def _filter(arguments: argparse.Namespace) -> Callable[[ClientId], bool]:
     """
     from relay_client.control.client import namespace_of
     from relay_core.auth import find_access
-    from relay_core.hyco.address import FamilyName
+    from relay_core.hyco.family import FamilyName
     from relay_core.net.relay_tls import client_tls
 
     settings = access_settings(arguments)

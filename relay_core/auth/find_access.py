@@ -55,8 +55,9 @@ from relay_core.auth.sources import (
     source_of,
 )
 from relay_core.errors import ConfigurationError, RelayDebugError, UsageError
-from relay_core.hyco.address import Endpoint, FamilyName
+from relay_core.hyco.address import Endpoint
 from relay_core.hyco.connection_string import parse_tunnel_key
+from relay_core.hyco.family import FamilyName
 from relay_core.hyco.sas import Credential, Token
 
 logger = logging.getLogger(__name__)

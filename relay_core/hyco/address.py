@@ -1,21 +1,16 @@
-"""URLs of the Hybrid Connections protocol (listen, connect, accept and reject), and names of families."""
+"""URLs of the Hybrid Connections protocol: listen, connect, accept and reject.
+
+    wss://{host}/$hc/{path}?sb-hc-action=listen&sb-hc-id={guid}
+    wss://{host}/$hc/{path}[/suffix][?app=1&]sb-hc-action=connect[&sb-hc-id={guid}]
+    {address of the accept message}&sb-hc-statusCode=421&sb-hc-statusDescription={text}        (reject)
+
+Tokens are sent in the `ServiceBusAuthorization` header and never in a URL, because URLs are logged.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 from urllib.parse import quote, unquote_plus
-
-from relay_core.errors import ConfigurationError, HybridConnectionNotFound, RelayDebugError, TooManyListeners
-
-# URLs of the Hybrid Connections protocol: listen, connect, accept and reject.
-#
-#     wss://{host}/$hc/{path}?sb-hc-action=listen&sb-hc-id={guid}
-#     wss://{host}/$hc/{path}[/suffix][?app=1&]sb-hc-action=connect[&sb-hc-id={guid}]
-#     {address of the accept message}&sb-hc-statusCode=421&sb-hc-statusDescription={text}        (reject)
-#
-# Tokens are sent in the `ServiceBusAuthorization` header and never in a URL, because URLs are logged.
 
 TOKEN_HEADER = "ServiceBusAuthorization"  # noqa: S105 - a header's name
 ALLOWED_LISTENERS_HEADER = "Microsoft-Relay-AllowedListeners"
@@ -36,7 +31,7 @@ class Endpoint:
     path: str
     """Name of the hybrid connection; may contain `/`."""
     size: int = 1
-    """Number of hybrid connections; more than 1 for a family; see `relay_core.hyco.address`."""
+    """Number of hybrid connections; more than 1 for a family; see `relay_core.hyco.family`."""
     family: str | None = None
     """The name of the family, if this is one of its hybrid connections."""
 
@@ -121,85 +116,3 @@ def strip_parameters(query: str) -> str:
     """Return `query` without the protocol's own parameters and otherwise unchanged."""
     # Like the service: a name without "=" belongs to the application, even if it starts with sb-hc-.
     return "&".join(pair for pair in query.split("&") if not (pair.lower().startswith(_PREFIX) and "=" in pair))
-
-
-# Families: several hybrid connections with one name, for more agents than one hybrid connection accepts.
-#
-#     alice                 one hybrid connection
-#     alice:4               the family of alice, alice-1, alice-2 and alice-3
-#
-# Azure accepts 25 listeners on a hybrid connection. A listener uses any hybrid connection of its family that has room;
-# a sender uses all of them. Invalid: `alice:0`, `alice:x`, `:4`. `:` cannot be part of a hybrid connection's name.
-
-MAX_SIZE = 200
-"""Maximum number of hybrid connections in a family; with more of them, the listeners could exceed Azure's limit of
-5,000 connections per namespace."""
-
-
-class FamilyName(NamedTuple):
-    """The value of `--hc` or `EntityPath`."""
-
-    path: str
-    size: int | None
-    """Number of hybrid connections, or None if it is not given."""
-
-    @classmethod
-    def parse(cls, text: str) -> FamilyName:
-        """Parse `NAME` or `NAME:SIZE`.
-
-        Raises:
-            ConfigurationError: The name is empty, or the size is not a number from 1 to `MAX_SIZE`.
-        """
-        name, separator, digits = text.partition(":")
-        path = name.strip("/")
-        if not separator:
-            return cls(path, None)
-        if not path or not (digits.isascii() and digits.isdigit() and 1 <= int(digits[:4]) <= MAX_SIZE):
-            raise ConfigurationError(
-                f"invalid family of hybrid connections: '{text}'",
-                hint=f"use the format NAME:SIZE with a size from 1 to {MAX_SIZE}, such as alice:8",
-            )
-        return cls(path, int(digits))
-
-
-class SiblingOrder:
-    """The order in which a listener tries the hybrid connections of its family.
-
-    It begins with the hybrid connection that accepted the listener before, so that the listener's clients find it there
-    after an interruption. A new listener begins at random: listeners that start together then spread over the family,
-    instead of filling one hybrid connection after another.
-
-    Args:
-        size: Number of hybrid connections.
-        random: Returns a float in [0, 1).
-    """
-
-    def __init__(self, size: int, random: Callable[[], float]) -> None:
-        self._size = size
-        self._first = int(random() * size)
-
-    def indexes(self) -> list[int]:
-        """Return the numbers of all hybrid connections, starting with the one to try first."""
-        return [(self._first + offset) % self._size for offset in range(self._size)]
-
-    def accepted(self, index: int) -> None:
-        """Record that a hybrid connection has accepted the listener."""
-        self._first = index
-
-
-def no_sibling_left(refusals: Sequence[RelayDebugError], endpoint: Endpoint) -> RelayDebugError:
-    """Return the error for a listener that no hybrid connection of its family accepts.
-
-    Args:
-        refusals: The reasons, one for each hybrid connection; each is TooManyListeners or HybridConnectionNotFound.
-        endpoint: The family.
-    """
-    existing = [error for error in refusals if not isinstance(error, HybridConnectionNotFound)]
-    if len(refusals) == 1 or not existing:
-        return refusals[0]
-    return TooManyListeners(
-        f"all {len(existing)} hybrid connections of the family '{endpoint.name}' have as many listeners as the relay "
-        "allows (25 each in Azure)",
-        hint="stop jobs that no longer need debugging, or enlarge the family: infra/create_relay.sh "
-        f"--hc {endpoint.name} --nodes NUMBER",
-    )

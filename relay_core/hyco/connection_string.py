@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from relay_core.errors import ConfigurationError
-from relay_core.hyco.address import MAX_SIZE, Endpoint, FamilyName
+from relay_core.hyco.address import Endpoint
+from relay_core.hyco.family import MAX_SIZE, FamilyName
 
 # The tunnel key: 32 random bytes that agent and client share and the relay never sees, as base64 in text.
 
@@ -43,7 +44,7 @@ def parse_tunnel_key(text: str, subject: str) -> bytes:
 #     Endpoint=sb://localhost:8443;SharedAccessSignature=SharedAccessSignature sr=...;EntityPath=myhc
 #     Endpoint=sb://contoso.servicebus.windows.net/;EntityPath=myhc;Authentication=Managed Identity
 #     ...;EntityPath=myhc;TunnelKey=<44 characters of base64>      field of relay-debug, 32 bytes, not sent to the relay
-#     ...;SharedAccessKey=<key>;EntityPath=myhc:3                  a family with one key; see relay_core.hyco.address
+#     ...;SharedAccessKey=<key>;EntityPath=myhc:3                  a family with one key; see relay_core.hyco.family
 #     ...;SharedAccessKey=<key>;EntityPath=myhc;FamilyKeys=<key of myhc-1>,<key of myhc-2>
 #                                                                  a family with several keys
 #

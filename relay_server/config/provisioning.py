@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import cast
 
 from relay_core.errors import ConfigurationError
-from relay_core.hyco.address import Endpoint, FamilyName
+from relay_core.hyco.address import Endpoint
 from relay_core.hyco.connection_string import TUNNEL_KEY_BYTES
+from relay_core.hyco.family import FamilyName
 from relay_server.config import certificates
 from relay_server.config.file import parse
 from relay_server.config.model import is_loopback

@@ -16,8 +16,9 @@ from urllib.parse import unquote, urlsplit
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, HybridConnectionNotFound, ProtocolError, RelayDebugError, TooManyListeners
-from relay_core.hyco.address import TOKEN_HEADER, Endpoint, SiblingOrder, no_sibling_left, reject_url, strip_parameters
+from relay_core.hyco.address import TOKEN_HEADER, Endpoint, reject_url, strip_parameters
 from relay_core.hyco.backoff import refused_for_now
+from relay_core.hyco.family import SiblingOrder, no_sibling_left
 from relay_core.hyco.http import Request, find_header
 from relay_core.hyco.listener import ListenerState, ListenerStateMachine
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, RenewToken, parse_server_message

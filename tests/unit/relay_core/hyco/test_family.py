@@ -3,7 +3,8 @@
 import pytest
 
 from relay_core.errors import ConfigurationError, HybridConnectionNotFound, TooManyListeners
-from relay_core.hyco.address import MAX_SIZE, Endpoint, FamilyName, SiblingOrder, no_sibling_left
+from relay_core.hyco.address import Endpoint
+from relay_core.hyco.family import MAX_SIZE, FamilyName, SiblingOrder, no_sibling_left
 
 FAMILY = Endpoint("contoso.servicebus.windows.net", 443, "alice", 3)
 FULL = TooManyListeners("'alice' is full")
