@@ -6,9 +6,10 @@ import ntpath
 import posixpath
 from collections.abc import Callable
 
-from relay_client.editor.job_view import FindRoot, JobView, map_paths, mapping_text, remote_path
+from relay_client.editor.job_view import JobView
 from relay_client.editor.messages import CANNOT_FOLLOW, CONSOLE, IMPORTANT, NOT_FOLLOWED
 from relay_client.editor.notices import Outbox
+from relay_client.editor.path_mappings import FindRoot, map_paths, mapping_text, remote_path
 from relay_core.agent_api.members import items, mapping
 from relay_core.dap.messages import Arguments, Request, Response, arguments_of
 

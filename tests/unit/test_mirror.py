@@ -17,6 +17,7 @@ COVERED_BY = {
     "tests/unit/relay_core/auth/test_find_access.py": "relay_core/program/ explain options",
     "tests/integration/relay_server/test_lifecycle.py": "relay_server/ server",
     "tests/unit/relay_core/layers/test_stack.py": "relay_core/layers/ layer",
+    "tests/unit/relay_client/editor/test_session_end.py": "relay_client/editor/ job_view",
     # Drivers around sans-IO cores: real sockets, real peers.
     "tests/unit/relay_core/auth/test_entra.py": "relay_core/auth/ azure_sdk identity on_behalf_of",
     "tests/integration/test_hybrid_http.py": "relay_core/net/hybrid/ http",

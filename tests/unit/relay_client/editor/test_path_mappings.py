@@ -2,7 +2,8 @@
 
 import pytest
 
-from relay_client.editor.job_view import JobView, map_paths, mapping_text, remote_path
+from relay_client.editor.job_view import JobView
+from relay_client.editor.path_mappings import map_paths, mapping_text, remote_path
 
 JOB = JobView(5678, "myhc", host="node", cwd="/mnt/job", script="train.py")
 
