@@ -32,8 +32,8 @@ from relay_core.net.hybrid.listener import HybridConnectionListener, Offer
 from relay_core.net.session.agent import AgentTunnels, Grace
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.secure_channel import NO_TUNNEL_KEY
+from relay_core.net.session.settings import keep_seconds, tunnel_settings
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.session.timers import keep_seconds, tunnel_settings
 from relay_core.net.session.tunnel_certificates import TunnelIdentity
 from relay_core.net.streams.bridge import Traffic
 from relay_core.net.tasks import Paced, TaskSet, first_completed

@@ -241,7 +241,7 @@ async def make_tunnels(arguments: argparse.Namespace) -> Tunnels:
     from relay_core.auth import find_access
     from relay_core.net.relay_tls import client_tls
     from relay_core.net.session.secure_channel import NO_TUNNEL_KEY
-    from relay_core.net.session.timers import tunnel_settings
+    from relay_core.net.session.settings import tunnel_settings
 
     settings, tls = access_settings(arguments), client_tls(arguments.ca_file)
     access = await find_access(settings, side="client", tls=tls)

@@ -3,7 +3,7 @@
 import pytest
 
 from relay_core.errors import ConfigurationError
-from relay_core.net.session.timers import keep_seconds, tunnel_settings
+from relay_core.net.session.settings import keep_seconds, tunnel_settings
 
 
 def test_defaults() -> None:
