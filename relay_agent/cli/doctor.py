@@ -16,7 +16,7 @@ from relay_agent.settings.ranks import explain
 from relay_core.access_settings import AccessSettings
 from relay_core.auth import Access
 from relay_core.diagnosis.checks import TOKEN, Examination, Skipped
-from relay_core.diagnosis.server import ANSWER, examine_relay
+from relay_core.diagnosis.path_to_relay import ANSWER, examine_relay
 from relay_core.errors import ConfigurationError, HybridConnectionNotFound, RelayDebugError, TooManyListeners
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.listener import ListenerState

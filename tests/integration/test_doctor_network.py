@@ -10,7 +10,7 @@ import pytest
 
 from relay_client.doctor import examine as examine_client
 from relay_core.access_settings import AccessSettings
-from relay_core.diagnosis import server
+from relay_core.diagnosis import path_to_relay
 from relay_core.diagnosis.checks import Status
 from tests.support.azure.network import clean_environment
 from tests.support.machine.ports import free_port
@@ -108,7 +108,7 @@ async def test_a_proxy_that_never_answers(
         await reader.read()
         writer.close()
 
-    monkeypatch.setattr(server, "ask_server", functools.partial(server.ask_server, timeout=0.3))
+    monkeypatch.setattr(path_to_relay, "ask_server", functools.partial(path_to_relay.ask_server, timeout=0.3))
     use(monkeypatch, at("contoso.servicebus.windows.net", 443))
     async with local_server(stay_silent) as (port, _):
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")

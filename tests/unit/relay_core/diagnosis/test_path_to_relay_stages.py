@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from relay_core.diagnosis.server import answers, connect_tcp, resolve
+from relay_core.diagnosis.path_to_relay import answers, connect_tcp, resolve
 from relay_core.errors import RelayUnreachable
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import free_port

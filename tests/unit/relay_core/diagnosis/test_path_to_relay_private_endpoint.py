@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from relay_core.diagnosis.checks import Skipped
-from relay_core.diagnosis.server import check_ports, check_private_endpoint
+from relay_core.diagnosis.path_to_relay import check_ports, check_private_endpoint
 from relay_core.errors import RelayUnreachable
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import free_port
