@@ -15,10 +15,10 @@ from relay_client.ui.text import format_ports, format_ranks
 from relay_core import errors
 from relay_core.access_settings import AccessSettings
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
-from relay_core.agent_api.members import items, mapping
 from relay_core.auth import Access
 from relay_core.diagnosis.checks import TOKEN, Examination, Skipped
 from relay_core.diagnosis.path_to_relay import ANSWER, examine_relay
+from relay_core.json_values import items, mapping
 from relay_core.net.session.secure_channel import NO_TUNNEL_KEY, TunnelKeyMissing, WrongTunnelKey
 from relay_core.value_parsers import format_ranges
 

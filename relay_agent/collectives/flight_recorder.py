@@ -17,8 +17,8 @@ from relay_core.agent_api.collectives import (
     ProcessCollectives,
     Progress,
 )
-from relay_core.agent_api.members import count, items, mapping, text
 from relay_core.agent_api.questions import ReadProgress
+from relay_core.json_values import count, items, mapping, text
 from relay_core.value_parsers import format_ranges
 
 # Process groups of this process, from torch's flight recorder.

@@ -12,8 +12,8 @@ from relay_agent.job.gevent_originals import threading, time
 from relay_agent.stacks.in_process import collect as collect_stacks
 from relay_agent.stacks.stopped import stopped_threads
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives, is_collective
-from relay_core.agent_api.members import count, items, mapping, text
 from relay_core.agent_api.stacks import HELPER_THREAD, Frame, ProcessStacks, is_library
+from relay_core.json_values import count, items, mapping, text
 
 # What the main thread of this process is doing: running, waiting in a call, or stopped by a debugger.
 

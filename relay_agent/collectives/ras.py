@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from relay_core.agent_api.collectives import MAX_COMMUNICATORS, MAX_REMARKS, RasCommunicator, RasStatus
-from relay_core.agent_api.members import count, items, mapping, text
 from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.json_values import count, items, mapping, text
 from relay_core.net.loopback import until_accepted
 from relay_core.net.tasks import close_writer
 from relay_core.value_parsers import format_ranges

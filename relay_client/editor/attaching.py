@@ -10,8 +10,8 @@ from relay_client.editor.job_view import JobView
 from relay_client.editor.messages import CANNOT_FOLLOW, CONSOLE, IMPORTANT, NOT_FOLLOWED
 from relay_client.editor.notices import Outbox
 from relay_client.editor.path_mappings import FindRoot, map_paths, mapping_text, remote_path
-from relay_core.agent_api.members import items, mapping
 from relay_core.dap.messages import Arguments, Request, Response, arguments_of
+from relay_core.json_values import items, mapping
 
 # Breakpoints that the debugger could not set: one line for each file, with the necessary change to launch.json.
 

@@ -28,8 +28,8 @@ from relay_core.access_settings import (
     TUNNEL_KEY_VARIABLE,
     AccessSettings,
 )
-from relay_core.agent_api.members import items, mapping
 from relay_core.errors import UsageError
+from relay_core.json_values import items, mapping
 
 # The command line of the task in tasks.json: the options that `relay-client init` received, without secrets.
 #

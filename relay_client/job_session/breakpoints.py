@@ -15,8 +15,8 @@ from typing import TypeGuard
 from relay_client.compare.console import IN_BRACES
 from relay_client.job_session.members import Member, Members, Phase
 from relay_client.job_session.wire import Wire
-from relay_core.agent_api.members import items, mapping, text
 from relay_core.dap.messages import Body, Request, Response, arguments_of, reason_of
+from relay_core.json_values import items, mapping, text
 
 # The name `RANK` in conditions and logpoints: each rank receives them with its own number in place of the name.
 #

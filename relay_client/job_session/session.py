@@ -36,7 +36,6 @@ from relay_client.job_session.stops import Stops
 from relay_client.job_session.thread_list import ThreadList
 from relay_client.job_session.translation import Ids, StaleId
 from relay_client.job_session.wire import CloseRank, EndSession, OpenChild, Output, Wire
-from relay_core.agent_api.members import mapping
 from relay_core.dap.messages import (
     Arguments,
     Body,
@@ -48,6 +47,7 @@ from relay_core.dap.messages import (
     is_message,
     reason_of,
 )
+from relay_core.json_values import mapping
 
 # What the session of all ranks supports: everything that debugpy supports, and stepping a single thread.
 

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Annotated, Any, NewType, Protocol
 
 from relay_core.agent_api import VERSION
-from relay_core.agent_api.members import items, mapping
 from relay_core.agent_api.usage import NodeUsage
+from relay_core.json_values import items, mapping
 from relay_core.records import Clean, Link, NonEmpty, Path, Port, Wire, as_is, encode, parse, read_non_empty, read_port
 from relay_core.value_parsers import TolerantEnum
 

@@ -16,9 +16,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
-from relay_core.agent_api.members import Member, count, items
+from relay_core.agent_api.members import Member
 from relay_core.agent_api.questions import Question
 from relay_core.errors import UsageError
+from relay_core.json_values import count, items
 from relay_core.records import MISSING, Clean, Wire
 
 MAX_EXPRESSION = 16 * 1024

@@ -1,13 +1,13 @@
-"""The processes that a request is for, those that share one result, and readers of parts of JSON values."""
+"""The processes that a request is for, and those that share one result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, TypeVar
 
-from relay_core.records import Clean, Port, as_is, is_count
-from relay_core.value_parsers import is_port, parse_ranges
+from relay_core.records import Port
+from relay_core.value_parsers import parse_ranges
 
 
 @dataclass(frozen=True)
@@ -73,32 +73,3 @@ def selects_rank(ranks: str, rank: int | None) -> bool:
         return True
     found = parse_ranges(ranks, what="list of ranks", example="3, 0-7 or 0,3-5")
     return rank is not None and any(rank in part for part in found)
-
-
-# Readers of parts of JSON values; a value that has the wrong type counts as missing.
-
-
-def count(value: object) -> int | None:
-    """Return an integer that is not negative, or None."""
-    return value if isinstance(value, int) and is_count(value) else None
-
-
-def text(value: object, clean: Clean = as_is) -> str:
-    """Return a text, or "" if it is missing."""
-    return clean(value) if isinstance(value, str) else ""
-
-
-def port(value: object) -> int | None:
-    """Return a port from 1 to 65535, or None."""
-    number = count(value)
-    return number if number is not None and is_port(number) else None
-
-
-def mapping(value: object) -> Mapping[str, object]:
-    """Return a JSON object, empty if it is missing."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def items(value: object) -> list[object]:
-    """Return the elements of an array, or an empty list if the array is missing."""
-    return value if isinstance(value, list) else []

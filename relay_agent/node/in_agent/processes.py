@@ -16,9 +16,9 @@ from relay_agent.node.in_agent.node_answers import NodeAnswers
 from relay_agent.node.in_agent.registered_process import MonitorSettings, RegisteredProcess
 from relay_agent.node.protocol import Access
 from relay_core.agent_api.announcement import AgentInfo, Ending
-from relay_core.agent_api.members import port as valid_port
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.usage import NodeUsage
+from relay_core.json_values import port as valid_port
 from relay_core.net.tasks import TaskSet
 
 logger = logging.getLogger(__name__)

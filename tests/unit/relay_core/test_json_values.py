@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_core.agent_api import members
+from relay_core import json_values
 
 
 @pytest.mark.parametrize(
@@ -10,9 +10,9 @@ from relay_core.agent_api import members
 )
 def test_ports(value: object, port: int | None) -> None:
     """A port is an integer from 1 to 65535."""
-    assert port == members.port(value)
+    assert port == json_values.port(value)
 
 
 def test_missing_values_are_empty() -> None:
     """A value of another type reads as an empty text, object or array."""
-    assert ("", {}, []) == (members.text(3), members.mapping([]), members.items({}))
+    assert ("", {}, []) == (json_values.text(3), json_values.mapping([]), json_values.items({}))

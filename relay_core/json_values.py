@@ -1,0 +1,34 @@
+"""Readers of single JSON values that no record describes; a value that has the wrong type counts as missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from relay_core.records import Clean, as_is, is_count
+from relay_core.value_parsers import is_port
+
+
+def count(value: object) -> int | None:
+    """Return an integer that is not negative, or None."""
+    return value if isinstance(value, int) and is_count(value) else None
+
+
+def text(value: object, clean: Clean = as_is) -> str:
+    """Return a text, or "" if it is missing."""
+    return clean(value) if isinstance(value, str) else ""
+
+
+def port(value: object) -> int | None:
+    """Return a port from 1 to 65535, or None."""
+    number = count(value)
+    return number if number is not None and is_port(number) else None
+
+
+def mapping(value: object) -> Mapping[str, object]:
+    """Return a JSON object, empty if it is missing."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def items(value: object) -> list[object]:
+    """Return the elements of an array, or an empty list if the array is missing."""
+    return value if isinstance(value, list) else []
