@@ -75,7 +75,7 @@ class Watching:
     """Takes the answers, and returns what is new in them.
 
     Args:
-        line: FILE:LINE; "" if the gradients are watched.
+        line: FILE:LINE; "" if steps of optimizers are watched.
         limit: The number of hits, in all ranks together, after which the watch is over; 0 for no limit.
         is_holding: Whether each hit holds its rank, so that hits beyond the limit are reported, too.
         doubt: What follows the note that the file is not loaded yet; "" for nothing.
@@ -83,8 +83,7 @@ class Watching:
 
     def __init__(self, line: str, limit: int = 0, doubt: str = "", *, is_holding: bool = False) -> None:
         self.reported = 0
-        self.has_value = False
-        """Whether a hit had a value, or was to be counted only."""
+        self._has_value = False
         self._has_line = bool(line)
         self.what = line or "the gradients"
         """What is watched."""
@@ -96,8 +95,31 @@ class Watching:
         """Whether hits beyond the limit are left out."""
         self._ranks: dict[int, _Rank] = {}
         """By logical port."""
+        self._processes = 0
+        """How many processes there are; some may not have answered yet."""
         self._noted: set[tuple[int, str]] = set()
         self._widths = RANKS_WIDTH, 0
+
+    @property
+    def has_value(self) -> bool:
+        """Whether a hit had a value, or was to be counted only."""
+        return self._has_value
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The fields in which the next request differs from the first one, besides the cursors."""
+        return {}
+
+    @property
+    def has_all_ranks(self) -> bool:
+        """Whether each process has answered once."""
+        return len(self._ranks) >= self._processes
+
+    @property
+    def active(self) -> list[Member]:
+        """The processes that watch the place, or did until their watch ended."""
+        states = [(rank.state, rank.member) for rank in self._ranks.values()]
+        return [member for state, member in states if state.place and not (state.is_silent or state.error)]
 
     @property
     def cursors(self) -> dict[int, int]:
@@ -122,6 +144,7 @@ class Watching:
     def received(self, answer: Mapping[str, Any]) -> list[HitOf]:
         """Take the `data` of an answer, and return its new hits in the order of their times."""
         new: list[tuple[Hit, _Rank]] = []
+        self._processes = answer.get("processes", 0)
         for entry in answer["ranks"]:
             state = parse(WatchedRank, entry)
             rank = self._ranks.setdefault(state.port, _Rank(replace(state, hits=())))
@@ -131,7 +154,7 @@ class Watching:
         for hit, rank in new:
             rank.reported += 1
             rank.last = _value_of(hit)
-            self.has_value |= not hit.error
+            self._has_value |= not hit.error
         self.reported += len(new)
         return [(rank.member, hit) for hit, rank in new]
 
@@ -150,6 +173,10 @@ class Watching:
             seen.add(member)
             groups.setdefault((hit.text, hit.error, hit.thread, str(hit.frames)), []).append((member, hit))
         return [*lines, *chain.from_iterable(map(self._lines, groups.values()))]
+
+    def objects(self, hits: Iterable[HitOf]) -> list[dict[str, object]]:
+        """Return hits as JSON objects."""
+        return [hit_as_object(*hit) for hit in hits]
 
     def _lines(self, group: Sequence[HitOf]) -> list[str]:
         hit, ranks = group[0][1], self._label(member for member, _ in group)

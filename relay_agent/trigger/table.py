@@ -16,8 +16,10 @@ from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception
 from relay_agent.job.torch_compiler import has_compiled_code
-from relay_agent.trigger.gradients import LATER, PLACE, GradientHook, GradientHooks, is_loaded
+from relay_agent.trigger.divergence import CommonSteps
+from relay_agent.trigger.gradients import not_finite
 from relay_agent.trigger.places import Hook, check_locals, find_codes, find_places
+from relay_agent.trigger.steps import LATER, PLACE, StepHook, StepHooks, is_loaded
 from relay_agent.trigger.watch import InstalledWatch
 from relay_core.agent_api.watch import LEASE, WAIT, Watch, Watched
 from relay_core.errors import ConfigurationError
@@ -44,7 +46,7 @@ IN_GRAPHS = "lines inside of a graph that torch.compile has compiled are not see
 """The notes if torch.compile has compiled anything."""
 
 
-_Hook = TypeVar("_Hook", Hook, GradientHook)
+_Hook = TypeVar("_Hook", Hook, StepHook)
 
 
 class Job(NamedTuple):
@@ -64,7 +66,7 @@ class Watches:
         """Held while watches or hooks change, by helper threads only."""
         self._watches: dict[str, InstalledWatch] = {}
         self._engine = Engine()
-        self._gradients = GradientHooks()
+        self._steps = StepHooks()
         self._is_checking = False
         self._paused_by, self._paused_until = "", 0.0
         """The push that has paused the watches, and until when."""
@@ -89,10 +91,11 @@ class Watches:
                 return
             if watch is None:
                 watch = self._install(question, job)
-            turn = watch.begin_turn()
+            turn = watch.begin_turn(question.selection)
             self._place(watch)
         if is_new and not watch.error:
-            what = "the gradients" if question.gradients else f"{question.file}:{question.line}"
+            line = PLACE if question.is_of_steps else f"{question.file}:{question.line}"
+            what = "the gradients" if question.gradients else line
             job.log(f"{question.user} is watching {what}")
         received = question.after.get(str(port))
         with watch.asking:
@@ -143,7 +146,7 @@ class Watches:
 
     def _disarm(self) -> None:
         self._engine.disarm()
-        self._gradients.disarm()
+        self._steps.disarm()
 
     def _install(self, question: Watch, job: Job) -> InstalledWatch:
         if not self._is_checking:
@@ -159,20 +162,22 @@ class Watches:
             return
         watch.search_at = now + min(MAX_SEARCH_INTERVAL, max(SEARCH_INTERVAL, now - watch.began))
         try:
-            (self._place_gradients if watch.question.gradients else self._place_line)(watch)
+            (self._place_at_steps if watch.question.is_of_steps else self._place_line)(watch)
         except Exception as error:  # noqa: BLE001 - of the job: an audit hook that refuses, or code that a tool has made
-            is_known, what = isinstance(error, ConfigurationError), "gradients" if watch.question.gradients else "line"
-            watch.error = str(error) if is_known else f"the {what} cannot be watched: {describe_exception(error)}"
+            is_known, what = isinstance(error, ConfigurationError), PLACE if watch.question.is_of_steps else "the line"
+            watch.error = str(error) if is_known else f"{what} cannot be watched: {describe_exception(error)}"
             watch.hooks = ()
             self._remove_hooks()
 
-    def _place_gradients(self, watch: InstalledWatch) -> None:
+    def _place_at_steps(self, watch: InstalledWatch) -> None:
         watch.search_at = 0.0  # to look for torch takes no time
         if not is_loaded():
             watch.note = ""
             return
-        watch.place, watch.hooks = PLACE, [GradientHook(watch.reached, watch.report)]
-        is_reached = self._gradients.set_hooks(self._hooks(GradientHook))
+        common = CommonSteps(lambda: watch.every)
+        is_due, find = (lambda _: True, not_finite) if watch.question.gradients else (common.is_due, common.describe)
+        watch.place, watch.hooks = PLACE, [StepHook(watch.reached, watch.report, is_due, find)]
+        is_reached = self._steps.set_hooks(self._hooks(StepHook))
         watch.note = (IN_STEPS if has_compiled_code() else "") if is_reached else LATER
         watch.hooks = watch.hooks if is_reached else ()
 
@@ -200,7 +205,7 @@ class Watches:
         """Remove the hooks of watches that have none any more; those that the job's audit hooks keep do nothing."""
         with contextlib.suppress(Exception):
             self._engine.set_hooks(self._hooks(Hook))
-            self._gradients.set_hooks(self._hooks(GradientHook))
+            self._steps.set_hooks(self._hooks(StepHook))
 
     def _end(self, watch: InstalledWatch, reason: str) -> None:
         """Remove the hooks of a watch; its last answer remains until nobody asks for it."""

@@ -24,12 +24,14 @@ from typing import Any, NamedTuple
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.stacks.in_process import capture_callers
 from relay_agent.stacks.local_names import local_names
+from relay_agent.trigger.divergence import MAX_SECONDS, compare
 from relay_agent.trigger.expression import Expression, failure, forget_evaluation
-from relay_agent.trigger.gradients import GradientHook
 from relay_agent.trigger.places import Hook, check_locals
+from relay_agent.trigger.steps import StepHook
 from relay_agent.values.presentation import short_repr
+from relay_core.agent_api.evaluation import Selection
 from relay_core.agent_api.stacks import Frame
-from relay_core.agent_api.watch import MAX_FRAMES, MAX_HITS, Hit, Watch, Watched
+from relay_core.agent_api.watch import MAX_FRAMES, MAX_HITS, Compared, Hit, Watch, Watched
 from relay_core.errors import ConfigurationError
 
 FREE_RATE = 10
@@ -39,7 +41,7 @@ SHARE = 0.02
 MAX_CAPTURED = 16 * 1024
 """Maximum number of characters of the variables that are captured at a hit: those of `MAX_HITS` fit into an answer."""
 TOO_LONG = 1.0
-"""Seconds after which an evaluation ends its watch; it cannot be interrupted."""
+"""Seconds after which an evaluation, other than one of checksums, ends its watch; it cannot be interrupted."""
 GATHER_TIME = 0.02
 """Seconds for which more hits are collected after the first one."""
 COUNTING_TIME = 7e-7
@@ -59,6 +61,7 @@ class _Raw(NamedTuple):
     error: str
     thread: int
     frames: tuple[Frame, ...]
+    compared: Compared | None
 
 
 class _Budget:
@@ -91,11 +94,13 @@ class InstalledWatch:
 
     def __init__(self, question: Watch, hold: Callable[[FrameType], object]) -> None:
         self.question = question
+        self._selection = question.selection
+        """That of the last question."""
         self._hold = hold
         self.place = self.note = self.error = self.ended = ""
         """As in `Watched`, but `note` is about the place."""
         self._condition_note = ""
-        self.hooks: Sequence[Hook | GradientHook] = ()
+        self.hooks: Sequence[Hook | StepHook] = ()
         self.asking = threading.Lock()
         """Held while a question is being answered."""
         self.began = self.asked = time.monotonic()
@@ -113,8 +118,8 @@ class InstalledWatch:
         self._budget = _Budget(self._clock())
         self._next = 0.0
         """When the next evaluation may begin, by `_clock`."""
-        self._stride = 1 if self._condition else question.every
-        """A condition has to be evaluated each time."""
+        self._stride = 1 if self._condition or question.selection else question.every
+        """A condition has to be evaluated each time, and common steps have numbers of their own."""
         self._counter, self._evaluated, self._matched, self._reported, self._missed = map(itertools.count, [1] * 5)
         self.reached = self._make_reached()
         """Counts that a thread is about to execute the line; returns the number if `report` is to be called, or 0."""
@@ -129,6 +134,11 @@ class InstalledWatch:
         """The state in the last answer."""
 
     # In the job's threads:
+
+    @property
+    def every(self) -> int:
+        """How often a common step is due: each time while the client searches for what differs."""
+        return self.question.every if self._selection == Selection() else 1
 
     def _make_reached(self) -> Callable[[], int]:
         """Return a function that counts; local variables are the fastest."""
@@ -161,7 +171,7 @@ class InstalledWatch:
                 now = self._clock()
                 self._spent += now - began
                 self._next = self._budget.next_after(began, now) if not self.ended else math.inf
-                if now - began > TOO_LONG:
+                if now - began > (TOO_LONG if self._selection is None else MAX_SECONDS):
                     self.end(f"because one evaluation took {now - began:.1f} s")
             if may_hold and self.question.is_holding:
                 self._hold(frame)
@@ -171,6 +181,7 @@ class InstalledWatch:
     def _evaluate(self, frame: FrameType, reached: int, find: Callable[[], str] | None) -> bool:
         """Return whether there was a hit without an exception, at which the thread may be held."""
         found = text = error = ""
+        compared, selection = None, self._selection
         try:
             has_names = self._condition is not None or self._expression is not None
             if has_names and find is not None and not self._may_read(frame):
@@ -181,17 +192,19 @@ class InstalledWatch:
             if find is not None and not (found := self._found(find)):
                 return False
             if self._expression is not None:
-                text = short_repr(self._expression.value(frame, names))
+                value = self._expression.value(frame, names)
+                text, compared = ("", compare(value, selection)) if selection else (short_repr(value), None)
         except BaseException as raised:  # noqa: BLE001 - the expression may raise anything, including SystemExit
             error = failure(raised)
             forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
-        if found:
+        if found and not selection:
             text, error = f"{found}. {self.question.expression}: {text or error}" if text or error else found, ""
         number, limit = next(self._reported), self.question.hits
         if limit and number > limit:  # another thread has reported the last hit
             return False
         if self._raw.qsize() + len(self._kept) < MAX_HITS:
-            self._raw.put(_Raw(reached, self._time(), text, error, get_ident(), self._captured(frame, error)))
+            frames = self._captured(frame, error)
+            self._raw.put(_Raw(reached, self._time(), text or found, error, get_ident(), frames, compared))
         else:
             next(self._missed)
         if number == limit:
@@ -212,7 +225,8 @@ class InstalledWatch:
         try:
             check_locals([frame.f_code])
         except ConfigurationError as error:
-            self.end(f"because {error.sentence}; watch the gradients without an expression and a condition")
+            hint = "; watch the gradients without an expression and a condition" if self.question.gradients else ""
+            self.end(f"because {error.sentence}{hint}")
         return not self.ended
 
     def _found(self, find: Callable[[], str]) -> str:
@@ -222,7 +236,7 @@ class InstalledWatch:
         except BaseException as raised:  # noqa: BLE001 - of an object that the job has given to its optimizer
             reason = failure(raised)
             forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
-        self.end(f"because the gradients cannot be checked: {reason}")
+        self.end(f"because the step cannot be checked: {reason}")
         return ""
 
     def _is_due(self, condition: Expression, frame: FrameType, names: dict[str, Any]) -> bool:
@@ -254,9 +268,9 @@ class InstalledWatch:
 
     # In helper threads:
 
-    def begin_turn(self) -> int:
+    def begin_turn(self, selection: Selection | None) -> int:
         """Note the arrival of a question and end the wait of an earlier one; return the question's number."""
-        self.asked = time.monotonic()
+        self.asked, self._selection = time.monotonic(), selection
         self._turn += 1
         self.wake()
         return self._turn
@@ -295,9 +309,9 @@ class InstalledWatch:
 
     def _state(self) -> tuple[str, ...]:
         note = self._condition_note
-        if not note and (self._condition is not None or self.question.gradients) and self._skipped():
+        if not note and (self._condition is not None or self.question.is_of_steps) and self._skipped():
             line = "the line is reached too often to evaluate the condition each time"
-            what = "optimizers take steps too often to check each one" if self.question.gradients else line
+            what = "optimizers take steps too often to check each one" if self.question.is_of_steps else line
             note = f"{what}: hits may be missing"
         return self.place, "; ".join(filter(None, (self.note, note))), self.error, self.ended
 
@@ -315,7 +329,7 @@ class InstalledWatch:
         is_main = raw.thread == threading.main_thread().ident
         names = {} if is_main else {thread.ident: thread.name for thread in threading.enumerate()}
         thread = "" if is_main else names.get(raw.thread, f"thread {raw.thread:#x}")
-        self._kept.append(Hit(self._last, raw.reached, raw.time, raw.text, raw.error, thread, raw.frames))
+        self._kept.append(Hit(self._last, raw.reached, raw.time, raw.text, raw.error, thread, raw.frames, raw.compared))
 
 
 def _count(counter: itertools.count[int]) -> int:

@@ -10,6 +10,7 @@ from relay_client.agents.roster import absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import undefined_name
 from relay_client.compare.paths import as_plain_read
+from relay_client.diverging import watching_of
 from relay_client.hang.examine import examine_once
 from relay_client.hang.reports import RankReport
 from relay_client.ranks.record import Target
@@ -21,8 +22,8 @@ from relay_client.verbs.hang import Hang
 from relay_client.verbs.stacks import Stacks
 from relay_client.verbs.values import Diff, Evaluate
 from relay_client.verbs.verb import Session, Verb, check
-from relay_client.verbs.watch import GRADIENTS, Watch
-from relay_client.watching import HitOf, Watching, hit_as_object
+from relay_client.verbs.watch import Watch
+from relay_client.watching import HitOf, Watching
 from relay_core.agent_api.announcement import State
 from relay_core.agent_api.watch import WAIT
 from relay_core.errors import NoListener, RelayDebugError, UsageError
@@ -146,23 +147,22 @@ class Reading:
             UsageError: an argument is invalid.
         """
         check(request)
-        line = "" if request.place == GRADIENTS else request.place
-        clock, watching = asyncio.get_running_loop().time, Watching(line, request.hits)
+        clock, watching = asyncio.get_running_loop().time, watching_of(request)
         ends = clock() + seconds
         try:
-            found = await self._poll(request, watching)
+            found = watching.objects(await self._poll(request, watching))
             while not watching.end and (left := ends - clock()) > 0:
-                new = await self._poll(request, watching, wait=min(WAIT, left))
+                new = watching.objects(await self._poll(request, watching, wait=min(WAIT, left)))
                 found += new
                 await asyncio.sleep(0 if new else POLL_INTERVAL)
         finally:
             last = await self._poll(request, watching, is_last=True)
-        found += last
+        found += watching.objects(last)
         notes = [*watching.notes(), *([] if found else [watching.why_no_hits(has_condition=bool(request.when))])]
-        return [*({"note": note} for note in notes), *(hit_as_object(*hit) for hit in found)]
+        return [*({"note": note} for note in notes), *found]
 
     async def _poll(self, request: Watch, watching: Watching, **fields: Any) -> list[HitOf]:
-        answer: Any = await self._session.perform(request.after_hits(watching.cursors, **fields))
+        answer: Any = await self._session.perform(request.after_hits(watching.cursors, **watching.changes, **fields))
         return watching.received(answer.data)
 
     async def wait_for_stop(self, ranks: str, seconds: float, *, wait_for_all: bool) -> Items:

@@ -21,7 +21,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.mcp.audit import AuditLog
 from relay_client.mcp.control import Control, Step
 from relay_client.mcp.reading import ControlRefused, Items, Reading
-from relay_client.verbs.watch import ACTIONS, CAPTURE, Watch
+from relay_client.verbs.watch import ACTIONS, CAPTURE, DIVERGENCE, Watch
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError, UsageError
 from relay_core.net.tasks import TaskSet
@@ -286,7 +286,7 @@ def _add_control(server: MCPServer, calls: _Calls, control: Control, reading: Re
 
     @server.tool(annotations=CONTROLS)
     async def watch(
-        place: Annotated[str, Field(description="FILE:LINE, the file by the end of its path; or 'nan', for gradients")],
+        place: Annotated[str, Field(description="FILE:LINE, the file by the end of its path; or 'nan' or 'diverge'")],
         expression: Expression = "",
         *,
         when: Annotated[str, Field(description="report only if this expression is true", max_length=2_000)] = "",
@@ -295,13 +295,14 @@ def _add_control(server: MCPServer, calls: _Calls, control: Control, reading: Re
         capture: Annotated[bool, Field(description="whether to add the local variables at each hit")] = False,
         seconds: Seconds = 20.0,
     ) -> ToolResult:
-        """Report values each time ranks reach a line, or gradients with a NaN; no rank stops. Requires --allow-control.
+        """Report values each time ranks reach a line, or gradients with a NaN, or where the values of ranks diverge.
 
-        Returns after the last hit or `seconds`. An expression is executed in the job, just before the line.
+        No rank stops. Returns after the last hit or `seconds`. An expression is executed in the job, just before the
+        line; 'diverge' compares it by checksum before optimizer steps. Requires --allow-control.
         """
-        then = CAPTURE if capture else ACTIONS[0]
+        then, limit = CAPTURE if capture else ACTIONS[0], 0 if place == DIVERGENCE else hits
         request = Watch(
-            place, expression, ranks, when=when, hits=hits, then=then, lasts=seconds, watch_id=secrets.token_hex(8)
+            place, expression, ranks, when=when, hits=limit, then=then, lasts=seconds, watch_id=secrets.token_hex(8)
         )
         return await calls.control("watch", reading.watch(request, seconds))
 

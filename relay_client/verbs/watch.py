@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from relay_client.ui.text import LISTING
 from relay_client.verbs.verb import Answer, Command, Verb
+from relay_core.agent_api.evaluation import Selection
 from relay_core.errors import NoListener, UsageError
+from relay_core.records import Wire
 
 if TYPE_CHECKING:
     from relay_client.agents.requests import NodeReply
@@ -22,8 +24,8 @@ ANSWER_SECONDS = 5.0
 """Seconds that a process has to answer, beyond those for which it waits for a hit."""
 LAST_SECONDS = 2.0
 """Seconds to wait for the last hits, after which the user gets the prompt back in any case."""
-GRADIENTS = "nan"
-"""The place that stands for all steps of optimizers before which a gradient is not finite."""
+GRADIENTS, DIVERGENCE = "nan", "diverge"
+"""The places that stand for steps of optimizers: before which a gradient is not finite, or values of ranks differ."""
 CAPTURE, HOLD = "capture", "hold"
 ACTIONS = ("report", CAPTURE, HOLD)
 """What can happen at a hit."""
@@ -32,16 +34,16 @@ _PLACE = re.compile(r"(?P<file>.+?):(?P<line>[1-9][0-9]{0,8})(?::[0-9]+)?", re.A
 
 
 def parse_place(text: str) -> tuple[str, int]:
-    """Return the file and the line of a place; "" and 0 for `nan`.
+    """Return the file and the line of a place; "" and 0 for steps of optimizers.
 
     Raises:
-        UsageError: the text is neither FILE:LINE nor `nan`.
+        UsageError: the text is neither FILE:LINE nor `nan` nor `diverge`.
     """
-    if text == GRADIENTS:
+    if text in {GRADIENTS, DIVERGENCE}:
         return "", 0
     found = _PLACE.fullmatch(text)
     if found is None:
-        raise UsageError(f"invalid place: '{text}'", hint="use FILE:LINE, such as train.py:88, or nan")
+        raise UsageError(f"invalid place: '{text}'", hint="use FILE:LINE, such as train.py:88, or nan or diverge")
     return found["file"], int(found["line"])
 
 
@@ -62,17 +64,17 @@ class Watch(Verb):
     name = "watch"
     changes_job = True  # an expression can execute any code
     command = Command(
-        "report values at a line, or NaN gradients",
+        "report values at a line, NaN gradients, or ranks that diverge",
         "Evaluates a Python expression in all ranks each time they reach a line, just before the line is executed, "
-        "and prints its value; with 'nan', reports gradients that are not finite before they are applied. No rank is "
+        "and prints its value. With 'nan', reports gradients that are not finite before they are applied; with "
+        "'diverge', compares the value in all ranks before optimizer steps, and ends at a difference. No rank is "
         "stopped without --then hold, and editors can stay attached; the expression is executed by the thread that has "
         "reached the line, so whatever it changes is changed in the job. The watch ends with Ctrl-C, after --for or "
         "--hits, or when all ranks have ended; then prints, on stderr, a table with how often each rank reached the "
-        "line, and the cost. Exits with status 17 if no rank can watch the line, or if no value was reported; an "
-        "exception is none.",
+        "line, and the cost. Exits with status 17 if no rank can watch, or no value or difference was reported.",
         {
             "place": "FILE:LINE, such as train.py:88; the file may have another directory on the nodes: relative to "
-            "the current directory, it has the same path as on the nodes, or the end of that path. Or nan",
+            "the current directory, it has the same path as on the nodes, or the end of that path. Or nan, or diverge",
             "expression": "a Python expression with the variables at the line, or of the optimizer's caller (default: "
             "only count)",
         },
@@ -80,7 +82,7 @@ class Watch(Verb):
     )
     checks: ClassVar[Mapping[str, Callable[[str], object]]] = {**Verb.checks, "place": parse_place}
     place: str
-    """FILE:LINE, as on the nodes: the file's absolute path, or the end of its path; or `nan`."""
+    """FILE:LINE, as on the nodes: the file's absolute path, or the end of its path; or `nan`, or `diverge`."""
     expression: str = ""
     """A Python expression; "" to only count."""
     ranks: str = "all"
@@ -99,6 +101,8 @@ class Watch(Verb):
     `hold` to also stop there and wait for a debugger."""
     lasts: float = 3600.0
     """Seconds after which the watch ends in a process."""
+    selection: Annotated[Selection | None, Wire(read=Selection.parse, write=Selection.encode)] = None
+    """What is compared of the value with `diverge`; None for the whole value."""
     watch_id: str = ""
     """Identifies the watch: a random text, the same in all requests about it."""
     after: tuple[Cursor, ...] = ()
@@ -121,6 +125,11 @@ class Watch(Verb):
         from relay_core.agent_api import watch
 
         file, line = parse_place(self.place)
+        is_comparing = self.place == DIVERGENCE
+        if is_comparing and not self.expression:
+            raise UsageError("an expression is missing", hint="use, for example, 'relay-client watch diverge model'")
+        if is_comparing and (self.when or self.hits or self.then != ACTIONS[0]):
+            raise UsageError("a comparison ends at the first difference, so it has no --when, --hits and --then")
         if self.then not in ACTIONS:
             raise UsageError(f"invalid action: '{self.then}'", hint=f"use {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
         same = ("expression", "every", "lasts", "wait", "is_last", "ranks", "ports")
@@ -129,6 +138,7 @@ class Watch(Verb):
             file=file,
             line=line,
             gradients=self.place == GRADIENTS,
+            selection=(self.selection or Selection()) if is_comparing else None,
             is_holding=self.then == HOLD,
             is_capturing=self.then == CAPTURE,
             hits=self.hits or int(self.then != ACTIONS[0] or self.place == GRADIENTS),
@@ -157,7 +167,10 @@ class Watch(Verb):
         found = [one for node in with_absent(tunnels, question, nodes) for one in _ranks_of(tunnels, node, question)]
         if not found:  # an agent has named ports that are not its own
             raise NoListener("no matching process is registered", hint=LISTING)
-        return Answer("", {"ranks": [encode(one) for one in sorted(found, key=lambda one: one.port)]})
+        targets = [target for agent in tunnels.roster for target in agent.targets]
+        chosen = sum(question.selects(target.rank, target.port) for target in targets)
+        ranks = [encode(one) for one in sorted(found, key=lambda one: one.port)]
+        return Answer("", {"ranks": ranks, "processes": chosen})
 
 
 def _has_answered(node: NodeReply) -> bool:

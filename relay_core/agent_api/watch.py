@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
-from relay_core.agent_api.evaluation import MAX_EXPRESSION
+from relay_core.agent_api.evaluation import MAX_EXPRESSION, Selection, Value
 from relay_core.agent_api.questions import Question, Seconds
 from relay_core.agent_api.stacks import Frame
 from relay_core.errors import UsageError
@@ -57,6 +57,9 @@ class Watch(Question):
     line: int = 0
     gradients: bool = False
     """Whether the place is not a line, but all steps of optimizers before which a gradient is not finite."""
+    selection: Annotated[Selection | None, Wire(read=Selection.parse, write=Selection.encode)] = None
+    """What is compared of the expression's value; then the place is the steps of optimizers, and a hit has checksums.
+    While it is not the whole value, each step is due. None for no comparison."""
     is_holding: bool = False
     """Whether the process waits for a debugger at a hit, as long as its settings allow."""
     is_capturing: bool = False
@@ -81,6 +84,11 @@ class Watch(Question):
     user: str = ""
     """The user who asks; set by the agent."""
 
+    @property
+    def is_of_steps(self) -> bool:
+        """Whether the place is all steps of optimizers."""
+        return self.gradients or self.selection is not None
+
     @classmethod
     def parse_body(cls, value: object, user: str = "") -> Watch:
         """Read the data of the stream; raises UsageError like `checked`."""
@@ -88,7 +96,7 @@ class Watch(Question):
 
     def checked(self) -> Watch:
         """Return the question as in `Question`; raises UsageError also if the place or an expression is invalid."""
-        has_place = self.gradients or (self.file and self.line >= 1)
+        has_place = self.is_of_steps or (self.file and self.line >= 1)
         if not (has_place and 0 < len(self.id) <= MAX_ID and len(self.file) <= MAX_PATH):
             raise UsageError("the watch has no valid id or place")
         if max(len(self.expression), len(self.condition)) > MAX_EXPRESSION:
@@ -96,6 +104,17 @@ class Watch(Question):
         if self.every < 1 or self.hits < 0 or not 0 < self.lasts <= MAX_LASTS:
             raise UsageError(f"the watch has no valid frequency, or no duration of at most {MAX_LASTS:.0f} s")
         return super().checked()
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What is compared between ranks before a step of an optimizer."""
+
+    value: Value
+    """The checksums."""
+    selection: Annotated[Selection, Wire(read=Selection.parse, write=Selection.encode)]
+    ranks: str
+    """The ranks whose values are the same: `all`, or those that hold the same part of it."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +136,8 @@ class Hit:
     """The name of the thread, unless it is the main thread."""
     frames: Annotated[tuple[Frame, ...], Wire(most=MAX_FRAMES)] = ()
     """The frame and its callers in the user's own code, innermost last, with their variables, if they are captured."""
+    compared: Compared | None = None
+    """The checksums, if there is a selection; then `text` is the step, in the same words in all ranks."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import cast
 from relay_client.cli.common import parse_positive_duration, run_quietly
 from relay_client.cli.inspection.verb_command import VerbCommand
 from relay_client.verbs.verb import check
-from relay_client.verbs.watch import ACTIONS, CAPTURE, GRADIENTS, HOLD, Watch, parse_place
+from relay_client.verbs.watch import ACTIONS, CAPTURE, HOLD, Watch, parse_place
 from relay_core.errors import UsageError
 from relay_core.program.options import argument_type
 
@@ -58,9 +58,10 @@ def _positive(text: str) -> int:
 
 def _doubt(place: str) -> str:
     """Return a sentence that reports that the file does not exist on this machine; "" if it exists."""
-    if place == GRADIENTS:
+    name, line = parse_place(place)
+    if not line:
         return ""
-    file = Path(parse_place(place)[0])
+    file = Path(name)
     where = "on this machine" if file.is_absolute() else "in the current directory"
     return "" if file.exists() else f". {file} does not exist {where} either"
 
@@ -69,9 +70,9 @@ def _node_place(place: str) -> str:
     """Return a place as the nodes know it: a file below the current directory, which is the job's, is relative."""
     from relay_client.push.deliver import absolute_paths, node_paths
 
-    if place == GRADIENTS:
-        return place
     file, line = parse_place(place)
+    if not line:
+        return place
     local, shown = absolute_paths(Path(file)), node_paths(Path(file))[-1]
     if shown in local:  # not below it: the path on the nodes, unless it begins at the current directory
         shown = local[0] if ".." in PurePath(file).parts else file

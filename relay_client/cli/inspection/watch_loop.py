@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from relay_client.cli.inspection.asking import Perform, performing
+from relay_client.diverging import watching_of
 from relay_client.ui.text import exact_duration
-from relay_client.verbs.watch import GRADIENTS, HOLD, LAST_SECONDS, Watch
-from relay_client.watching import HitOf, Watching, hit_as_object
+from relay_client.verbs.watch import HOLD, LAST_SECONDS, Watch
+from relay_client.watching import HitOf
 from relay_core.agent_api.watch import WAIT
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import NoListener, NoValue, RelayDebugError
@@ -44,8 +45,7 @@ class WatchLoop:
     def __init__(self, arguments: argparse.Namespace, request: Watch, doubt: str = "") -> None:
         self._arguments = arguments
         self._request = request
-        line, is_holding = "" if request.place == GRADIENTS else request.place, request.then == HOLD
-        self._watching = Watching(line, request.hits, doubt, is_holding=is_holding)
+        self._watching = watching_of(request, doubt)
         self._is_silent = False
         """Whether the last request was not answered in time, or has failed."""
         self._is_explained = False
@@ -130,7 +130,8 @@ class WatchLoop:
         return hits
 
     async def _ask(self, **fields: Any) -> Sequence[HitOf]:
-        answer: Any = (await self._perform(self._request.after_hits(self._watching.cursors, **fields))).data
+        request = self._request.after_hits(self._watching.cursors, **self._watching.changes, **fields)
+        answer: Any = (await self._perform(request)).data
         return self._watching.received(answer)
 
     def _say_silent(self, text: str) -> None:
@@ -140,8 +141,8 @@ class WatchLoop:
         self._is_silent = True
 
     def _print(self, hits: Sequence[HitOf]) -> None:
-        is_json = self._arguments.json
-        for line in [json.dumps(hit_as_object(*hit)) for hit in hits] if is_json else self._watching.lines(hits):
+        is_json, known = self._arguments.json, self._watching
+        for line in map(json.dumps, known.objects(hits)) if is_json else known.lines(hits):
             print(line, flush=True)
         for line in self._watching.holding(hits) if self._request.then == HOLD else ():
             _say(line)

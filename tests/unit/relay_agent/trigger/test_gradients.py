@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from relay_agent.trigger.gradients import LATER
+from relay_agent.trigger.steps import LATER
 from relay_agent.trigger.table import IN_STEPS
 from relay_core.agent_api.watch import Watched
 from tests.support.jobs.watching import Client
@@ -28,8 +28,8 @@ def client(tmp_path: Path) -> Iterator[Client]:
     found = Client(tmp_path / "train.py")
     yield found
     found.table.forget()
-    found.table._gradients.set_hooks([])
-    assert found.table._gradients._registered is None
+    found.table._steps.set_hooks([])
+    assert found.table._steps._registered is None
 
 
 def ask(client: Client, expression: str = "", **fields: Any) -> Watched:
@@ -202,7 +202,7 @@ def test_gradients_that_cannot_be_read(client: Client) -> None:
     optimizer.step()
     answer = ask(client)
     assert () == answer.hits
-    assert answer.ended.startswith("because the gradients cannot be checked: ")
+    assert answer.ended.startswith("because the step cannot be checked: ")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")

@@ -81,6 +81,29 @@ def test_tensors_of_all_kinds(dtype: str):
     assert checksum(one) != checksum(torch.tensor([1, 1, 1]).to(getattr(torch, dtype)))
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "int8"])
+def test_bits_and_places(dtype: str):
+    """One other bit in any element changes the checksum, and so do two elements, or signs, that change places."""
+    torch = library("torch")
+    value = torch.arange(100_000).remainder(113).to(getattr(torch, dtype))
+    bits = value.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[value.element_size()])
+    seen = {checksum(value)}
+    for element in (0, 1, 65_535, 65_536, 99_999):
+        for bit in range(8 * value.element_size() - 1):
+            bits[element] ^= 1 << bit
+            seen.add(checksum(value))
+            bits[element] ^= 1 << bit
+    swaps = [(0, 1), (0, 65_535), (1, 65_536), (2, 98_304), (65_535, 99_999)]
+    for one, other in swaps:
+        for negative in (False, True):
+            changed = value.clone()
+            changed[one], changed[other] = (-7, 7) if negative else (7, 9)
+            seen.add(checksum(changed))
+            changed[one], changed[other] = changed[other].clone(), changed[one].clone()
+            seen.add(checksum(changed))
+    assert 1 + 5 * (8 * value.element_size() - 1) + 4 * len(swaps) == len(seen)
+
+
 def test_layouts_of_tensors():
     """A tensor without data has its shape; a sparse one its indices and values; a transposed one its own order."""
     torch = library("torch")

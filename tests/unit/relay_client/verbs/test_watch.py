@@ -10,7 +10,7 @@ import pytest
 from relay_client.agents import requests
 from relay_client.verbs.verb import Session
 from relay_client.verbs.watch import Cursor, Watch, parse_place
-from relay_core.agent_api.evaluation import MAX_SHOWN
+from relay_core.agent_api.evaluation import MAX_SHOWN, Selection
 from relay_core.agent_api.questions import NodeReplies, Question, Reply
 from relay_core.agent_api.requests import Ready, Wake
 from relay_core.agent_api.watch import Hit, Watched
@@ -94,7 +94,7 @@ def test_no_place(text: str) -> None:
     """Anything else is refused, with an example."""
     with pytest.raises(UsageError, match="invalid place: ") as raised:
         parse_place(text)
-    assert "use FILE:LINE, such as train.py:88, or nan" == raised.value.hint
+    assert "use FILE:LINE, such as train.py:88, or nan or diverge" == raised.value.hint
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,26 @@ def test_question(request_: Watch, gradients: bool, is_capturing: bool, is_holdi
     question = request_.question()
     found = (question.gradients, question.is_capturing, question.is_holding, question.hits)
     assert (gradients, is_capturing, is_holding, hits) == found
+
+
+@pytest.mark.parametrize("selection", [None, Selection(2, 3, (0, 8))])
+def test_comparison(selection: Selection | None) -> None:
+    """A comparison of ranks contains what is compared: the whole value, or the part that is being searched."""
+    question = Watch("diverge", "model", every=100, watch_id="w").after_hits({}, selection=selection).question()
+    assert (selection or Selection(), False, 0, 100) == (
+        question.selection,
+        question.gradients,
+        question.hits,
+        question.every,
+    )
+    assert Watch("train.py:88", "loss", watch_id="w").question().selection is None
+
+
+@pytest.mark.parametrize("fields", [{"when": "a"}, {"hits": 3}, {"then": "capture"}, {"expression": ""}])
+def test_option_that_a_comparison_does_not_have(fields: dict[str, Any]) -> None:
+    """An option that a comparison would ignore is refused, and so is one without a value to compare."""
+    with pytest.raises(UsageError, match="a comparison ends at the first difference|an expression is missing"):
+        Watch("diverge", **{"expression": "model", "watch_id": "w", **fields}).question()
 
 
 def test_unknown_action() -> None:

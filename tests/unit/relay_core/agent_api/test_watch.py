@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from relay_core.agent_api.watch import MAX_LASTS, Hit, Watch, Watched
+from relay_core.agent_api.evaluation import Leaf, Selection, Value
+from relay_core.agent_api.watch import MAX_LASTS, Compared, Hit, Watch, Watched
 from relay_core.errors import UsageError
 from relay_core.records import encode, parse
 
@@ -43,6 +44,16 @@ def test_gradients() -> None:
     """A question about gradients needs no place."""
     question = Watch(id="1", gradients=True, is_holding=True, user="alice")
     assert question == Watch.parse_body(encode(question), "alice")
+
+
+@pytest.mark.parametrize("selection", [Selection(), Selection(3), Selection(1, 2, (5, 9))])
+def test_comparison(selection: Selection) -> None:
+    """A question about a comparison needs no place, and it and its answer are the same after they were sent."""
+    question = Watch(id="1", expression="model", selection=selection, user="alice")
+    assert question == Watch.parse_body(encode(question), "alice")
+    value = Value(digest="12", leaves=1, parts=("abcdef",), leaf=Leaf("w", "[2] float32", 2, ("1.0",)))
+    answer = Watched((Hit(1, 2, 3.5, "step 1", compared=Compared(value, selection, "0,2")),))
+    assert answer == parse(Watched, encode(answer))
 
 
 def test_longest_duration() -> None:

@@ -14,7 +14,8 @@ from relay_client.cli.inspection import watch_loop
 from relay_client.cli.inspection.watch_loop import WatchLoop
 from relay_client.verbs.verb import Answer
 from relay_client.verbs.watch import Watch
-from relay_core.agent_api.watch import Hit
+from relay_core.agent_api.evaluation import Leaf, Selection, Value
+from relay_core.agent_api.watch import Compared, Hit
 from relay_core.errors import ConnectionLost, NoListener, NoValue, RelayDebugError, Unauthorized
 from relay_core.exit_codes import NO_VALUE, SUCCESS
 from relay_core.records import encode
@@ -135,6 +136,25 @@ async def test_failures(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     ] == capfd.readouterr().err.splitlines()[:8]
 
 
+async def test_comparison(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Once ranks differ, the next requests contain the part of the value that the search needs."""
+
+    def both(number: int, selection: Selection, *values: Value) -> Answer:
+        compared = [Compared(value, selection, "all") for value in values]
+        hits = [Hit(number, number, 1e9, f"step {number}", compared=each) for each in compared]
+        ranks = [{"rank": rank, "port": 5678 + rank, "process": "a 1", "place": "p"} for rank in range(2)]
+        return Answer("", {"ranks": [{**ranks[rank], "hits": [encode(hits[rank])]} for rank in range(2)]})
+
+    one, other = (Value(digest=text, leaves=2, parts=("aaaaaa", text)) for text in ("bbbbbb", "cccccc"))
+    part = Selection(1, 2)
+    ended = [replace(each, leaf=Leaf("w", text)) for each, text in ((one, "1"), (other, "2"))]
+    ranks = Ranks(monkeypatch, both(1, Selection(), one, one), both(2, Selection(), one, other), both(3, part, *ended))
+    await asyncio.wait_for((watching := loop(Watch("diverge", "model", watch_id="w"))).run(), DEADLINE)
+    assert [None, None, part, None] == [request.selection for request in ranks.requests]
+    assert ("the watch has ended: the ranks differ", SUCCESS) == (watching.end, watching.status)
+    assert "step 3: rank 0  first differs at 'w': 1 instead of 2" in capfd.readouterr().out
+
+
 async def test_silence(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """Ranks that do not answer, as if the relay had ended, are named once, and again when they answer."""
     monkeypatch.setattr(watch_loop, "SILENCE", 0.0)
@@ -151,7 +171,7 @@ async def test_silence(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFix
 
 
 async def test_silence_at_the_end(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """If no rank answers the last request, nothing says that the watch continues."""
+    """If no rank answers the last request, no line claims that the watch continues."""
     monkeypatch.setattr(watch_loop, "SILENCE", 0.0)
     monkeypatch.setattr(watch_loop, "LAST_SECONDS", -0.9)
     ranks = Ranks(monkeypatch, answer(1, ended="after 1 hit"))

@@ -1,0 +1,183 @@
+"""Compares the checksums that ranks report before the same steps of their optimizers, until they differ; no I/O.
+
+A step is compared once all ranks that hold the same value have reported it. If they differ, the search of `diff` goes
+on in the next steps: the client requests ever smaller parts of the value, and each step answers one request, because
+the ranks never stop. Replicas that differ once usually remain different, as they add gradients to different weights,
+but an element may be equal again for a while, by rounding; then the search begins again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relay_client.compare.groups import as_objects, label, odd_ones_first, show_values
+from relay_client.verbs.watch import DIVERGENCE, GRADIENTS, HOLD, Watch
+from relay_client.watching import HitOf, Watching, hit_as_object
+from relay_core.agent_api.evaluation import Difference, Selection, Value
+from relay_core.agent_api.members import Member
+from relay_core.agent_api.watch import Compared
+from relay_core.difference_search import Search
+from relay_core.foreign import escape_controls
+from relay_core.records import encode, parse
+
+MAX_STEPS = 8
+"""Maximum number of steps that some of the ranks have not reported."""
+SEARCHING = "searching in the next steps for the first element that differs"
+MAX_TRIES = 100
+"""Maximum number of times that a part is equal again before the search ends."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step that was compared."""
+
+    time: float
+    """As in `Hit`."""
+    text: str
+    groups: Sequence[Value]
+    """The ranks with equal values, outliers first."""
+    differences: Mapping[Value, Difference]
+    """Where a group differs from the last one; empty until the search has ended."""
+
+
+class Diverging(Watching):
+    """Takes the answers of a watch that compares ranks.
+
+    Args:
+        expression: What is compared.
+    """
+
+    def __init__(self, expression: str) -> None:
+        super().__init__("")
+        self.what = f"'{expression}' before optimizer steps"
+        self._pending: dict[tuple[str, str], dict[Member, Value]] = {}
+        """The values in steps that not all ranks have reported, by the step and the ranks that hold the same value."""
+        self._holders: dict[Member, str] = {}
+        """The ranks that hold the same value as this one."""
+        self._groups: Sequence[Value] = ()
+        """The groups in the first step with a difference; the search compares the first one with the last one."""
+        self._search: Search | None = None
+        """None also if it has to begin again."""
+        self._selection: Selection | None = None
+        """What is requested; None for the whole value at each step that is due."""
+        self._tries = 0
+        self._difference: Difference | None = None
+        self._sentences: list[str] = []
+        """What `notes` returns next."""
+
+    @property
+    def has_value(self) -> bool:
+        """Whether a difference was found."""
+        return bool(self._groups)
+
+    @property
+    def end(self) -> str:
+        """Why the watch is over; "" if it is not."""
+        return "the watch has ended: the ranks differ" if self._difference else super().end
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The fields in which the next request differs."""
+        return {"selection": self._selection}
+
+    def lines(self, hits: Iterable[HitOf]) -> list[str]:
+        """Return the steps that can be compared as lines, and the errors of expressions."""
+        lines, failed = [], []
+        for found in self._compared(hits):
+            if isinstance(found, Step):
+                clock = time.strftime("%H:%M:%S", time.localtime(found.time))
+                groups = show_values(found.groups, found.differences).splitlines()
+                lines += [f"{clock}  {found.text}: {group}" for group in groups]
+            else:
+                failed.append(found)
+        return [*lines, *super().lines(failed)]
+
+    def objects(self, hits: Iterable[HitOf]) -> list[dict[str, object]]:
+        """Return the same as JSON objects."""
+        objects: list[dict[str, object]] = []
+        for found in self._compared(hits):
+            if isinstance(found, Step):
+                groups = as_objects(found.groups, found.differences)
+                objects.append({"event": "compared", "step": found.text, "time": found.time, "groups": groups})
+            else:
+                objects.append(hit_as_object(*found))
+        return objects
+
+    def notes(self) -> list[str]:
+        """Return what the user should know about some ranks, each sentence once for each rank."""
+        sentences, self._sentences = self._sentences, []
+        return [*super().notes(), *sentences]
+
+    def why_no_hits(self, *, has_condition: bool) -> str:  # noqa: ARG002 - a comparison has none
+        """Return why there may be no hits yet, with a hint."""
+        return "nothing to compare yet: no optimizer has taken a step that is due. hint: --every 1 compares each step"
+
+    def _compared(self, hits: Iterable[HitOf]) -> Iterator[Step | HitOf]:
+        """Yield the steps that all ranks have reported, and the hits without checksums."""
+        for member, hit in hits:
+            if hit.compared is None:
+                yield member, hit
+                continue
+            found = parse(Compared, encode(hit.compared), escape_controls)  # each of its texts is part of a line
+            if self._difference or found.selection != (self._selection or Selection()):  # before the last request
+                continue
+            key = hit.text, found.ranks
+            step = self._pending.setdefault(key, {})
+            if member in step:  # that of another optimizer with the same count
+                step.clear()
+            checksums = {name: getattr(found.value, name) for name in ("digest", "leaves", "parts", "leaf", "sharded")}
+            step[member], self._holders[member] = Value((member,), **checksums), found.ranks
+            if self.has_all_ranks and self._expected(found.ranks) <= step.keys():
+                del self._pending[key]
+                self._leave_out(found.ranks)
+                if groups := self._compare(step):
+                    differences = {groups[0]: self._difference} if self._difference else {}
+                    yield Step(hit.time, escape_controls(hit.text), groups, differences)
+            elif len(self._pending) > MAX_STEPS:
+                self._leave_out(found.ranks)
+
+    def _expected(self, ranks: str) -> set[Member]:
+        """Return the processes whose value is needed for a comparison of ranks that hold the same value."""
+        if self._groups:
+            return {self._groups[0].members[0], self._groups[-1].members[0]}
+        return {member for member in self.active if self._holders.get(member, ranks) == ranks}
+
+    def _compare(self, step: Mapping[Member, Value]) -> Sequence[Value]:
+        """Return the groups of equal values, if they are to be shown: before and after the search."""
+        if not self._groups:
+            groups = odd_ones_first(step.values())
+            if len(groups) > 1:
+                self._groups, self._search = groups, Search(groups[0], groups[-1])
+                self._selection, self._difference = self._search.next(), self._search.difference
+                self._sentences += [SEARCHING] if self._selection else []
+            return groups
+        odd, usual = (step[self._groups[index].members[0]] for index in (0, -1))
+        if odd.digest == usual.digest and self._tries < MAX_TRIES:
+            self._tries += 1
+            self._search, self._selection = None, Selection(0, min(odd.leaves, usual.leaves))
+        elif self._search is None:
+            self._search = Search(odd, usual, self._selection)
+        else:
+            self._search.received(odd, usual)
+        if self._search is not None:
+            self._selection, self._difference = self._search.next(), self._search.difference
+        return self._groups if self._difference else ()
+
+    def _leave_out(self, ranks: str) -> None:
+        """Forget all steps, because a later one was compared or there are many; name the last one."""
+        for text, holders in [key for key in self._pending if key[1] == ranks]:
+            step = self._pending.pop((text, holders))
+            if step and not self._groups:
+                missing = label(list(self._expected(ranks) - step.keys()))
+                self._sentences = [f"not compared {escape_controls(text)}: {missing} did not report it"]
+
+
+def watching_of(request: Watch, doubt: str = "") -> Watching:
+    """Return what takes the answers of a watch; the doubt is as of `Watching`."""
+    if request.place == DIVERGENCE:
+        return Diverging(request.expression)
+    line, is_holding = "" if request.place == GRADIENTS else request.place, request.then == HOLD
+    return Watching(line, request.hits, doubt, is_holding=is_holding)
