@@ -7,7 +7,6 @@ A `repr` of the job may raise, block or change something, so objects are shown b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import islice
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -64,9 +63,13 @@ def capture(
         if keeper := keepers[key]:
             texts[OTHERS] = f"not read: the function calls {keeper}(), whose result that would change"
             continue
-        for name, value in _variables(frame, read).items():
+        variables = _variables(frame, read)
+        for index, (name, value) in enumerate(variables.items()):
             if time.monotonic() > ends or total > most:
                 texts[OTHERS] = TOO_MUCH if total > most else NOT_IN_TIME
+                break
+            if index == MAX_VARIABLES:
+                texts[OTHERS] = f"<not shown: {len(variables) - index:,} more>"
                 break
             with unseen():
                 texts[name] = _text(name, value, secrets)
@@ -93,4 +96,4 @@ def _variables(frame: FrameType, read: Callable[[FrameType], dict[str, Any]]) ->
     names = read(frame)
     hidden = _DEFINITIONS if frame.f_code.co_name == "<module>" else ()
     own = [(name, value) for name, value in names.items() if type(name) is str and name[:2] != "__"]
-    return dict(islice(((name, value) for name, value in own if not issubclass(type(value), hidden)), MAX_VARIABLES))
+    return {name: value for name, value in own if not issubclass(type(value), hidden)}

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import timezone
 from itertools import islice
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from relay_agent.job.signal_handlers import is_of_signal
@@ -56,8 +57,6 @@ _LIBRARIES = frozenset(package for package, _ in KINDS)
 _CONSTANTS = frozenset({("torch", "dtype"), ("torch", "device")})
 _NUMERIC = frozenset("biufcmM")
 """Kinds of numpy's dtypes whose elements are numbers or times."""
-_WITH_REPR = {"datetime": {"date", "timedelta"}, "decimal": {"Decimal"}, "pathlib": {"PosixPath", "PurePosixPath"}}
-"""Classes of the standard library, by package, whose `repr` executes no other code."""
 _NUMBERS = ((int, int.__index__), (float, float.__float__))
 
 
@@ -185,8 +184,11 @@ class Copy:
     def _of_object(self, value: Any, kind: type, depth: int, name: str) -> Any:
         """Return what shows an object by its class and its attributes, or as its library does."""
         if text := _own_text(value, kind):
-            return ShownText(HIDDEN if self._is_secret(text, name if package_of(kind) == "pathlib" else "") else text)
+            return ShownText(
+                HIDDEN if self._is_secret(text, name if package_of(kind) in {"pathlib", "uuid"} else "") else text
+            )
         arguments = vars(BaseException)["args"].__get__(value) if issubclass(kind, BaseException) else ()
+        arguments = (value.start, value.stop, value.step) if kind is slice else arguments
         first = [("", each) for each in islice(arguments, MAX_NAMES)]
         return self._of_attributes(kind, [*first, *attributes_of(value)], depth, name)
 
@@ -217,20 +219,48 @@ def _own_text(value: Any, kind: type) -> str:
     text = ""
     if issubclass(kind, type):
         text = f"<class {type_name(value)}>"
-    elif kind is FunctionType:
-        text = f"<function {str.__str__(value.__code__.co_name)}>"
-    elif kind is ModuleType:
-        text = f"<module {_text_in(instance_table(value), '__name__')}>"
+    elif id(kind) in _BUILT_IN:
+        text = _BUILT_IN[id(kind)](value)
     elif len(module_tables(value)) == MODULE_TABLES:
         is_training = entry(instance_table(value), "training") is True
         text = describe_module(type_name(kind), _parameters_of(value), is_training=is_training)
-    elif type_name(kind) in _WITH_REPR.get(package_of(kind), ()) and is_of_its_module(kind):
-        text = repr(value)
+    elif (show := _OF_LIBRARY.get(package_of(kind), {}).get(type_name(kind))) and is_of_its_module(kind):
+        text = show(value)
     elif package_of(kind) in _LIBRARIES and is_of_its_module(kind) and (found := find_kind(kind)):
         text = KINDS[found](value)
     elif _is_library_array(kind):
         text = describe_array(value)
     return text
+
+
+def _method(value: Any) -> str:
+    owner, function = value.__self__, value.__func__
+    name = function.__code__.co_name if type(function) is FunctionType else "?"
+    return f"<method {type_name(owner if issubclass(type(owner), type) else type(owner))}.{str.__str__(name)}>"
+
+
+def _moment(value: Any) -> str:
+    """Return a date with a time, or a time; a time zone that is not a fixed offset is code, and only named."""
+    zone = type(value.tzinfo)
+    if zone is timezone or zone is type(None):
+        return f"<{type_name(type(value))} {value.isoformat()}>"
+    return f"<{type_name(type(value))} {value.replace(tzinfo=None).isoformat()} {type_name(zone)}>"
+
+
+_BUILT_IN: dict[int, Callable[[Any], str]] = {
+    id(FunctionType): lambda value: f"<function {str.__str__(value.__code__.co_name)}>",
+    id(BuiltinFunctionType): lambda value: f"<function {value.__name__}>",
+    id(MethodType): _method,
+    id(ModuleType): lambda value: f"<module {_text_in(instance_table(value), '__name__')}>",
+}
+"""What shows values of exactly these classes, by their ids, without other code."""
+_OF_LIBRARY: dict[str, dict[str, Callable[[Any], str]]] = {
+    "datetime": {"date": repr, "timedelta": repr, "datetime": _moment, "time": _moment},
+    "decimal": {"Decimal": repr},
+    "pathlib": {"PosixPath": repr, "PurePosixPath": repr},
+    "uuid": {"UUID": repr},
+}
+"""The same for classes of the standard library, by package and name."""
 
 
 def _is_library_array(kind: type) -> bool:

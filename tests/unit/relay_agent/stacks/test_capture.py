@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from pathlib import PosixPath
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -74,6 +75,29 @@ class Color(Enum):
     __repr__ = __str__ = trap("a method of an enumeration")
 
 
+class Step:
+    @classmethod
+    def build(cls) -> None:
+        pass
+
+    def run(self) -> None:
+        pass
+
+    __repr__ = trap("repr")
+
+
+class Delta(dt.timedelta):
+    __repr__ = __str__ = trap("a method of an offset")
+
+
+class Zone(dt.tzinfo):
+    __repr__ = __str__ = utcoffset = tzname = dst = trap("a method of a time zone")
+
+
+class Moment(dt.datetime):
+    __repr__ = __str__ = isoformat = replace = trap("a method of a date")
+
+
 released = memoryview(b"abc")
 released.release()
 
@@ -98,6 +122,19 @@ VALUES = [
     (PosixPath("/data/x"), "PosixPath('/data/x')"),
     (dt.timedelta(seconds=3), "datetime.timedelta(seconds=3)"),
     (Decimal("1.5"), "Decimal('1.5')"),
+    (dt.date(2024, 1, 2), "datetime.date(2024, 1, 2)"),
+    (dt.datetime.fromisoformat("2024-01-02T03:00"), "<datetime 2024-01-02T03:00:00>"),
+    (dt.datetime(2024, 1, 2, tzinfo=dt.timezone(Delta(hours=1))), "<datetime 2024-01-02T00:00:00+01:00>"),
+    (dt.datetime(2024, 1, 2, tzinfo=Zone()), "<datetime 2024-01-02T00:00:00 Zone>"),
+    (dt.time(3, 4, tzinfo=Zone()), "<time 03:04:00 Zone>"),
+    (Moment(2024, 1, 2), "<Moment object>"),
+    (UUID(int=5), "UUID('00000000-0000-0000-0000-000000000005')"),
+    (range(3), "range(0, 3)"),
+    (slice(1, Everywhere()), "slice(1, Everywhere(size=2, _step=1), None)"),
+    (Step().run, "<method Step.run>"),
+    (Step.build, "<method Step.build>"),
+    (MethodType(TrapClass, 1), "<method int.?>"),
+    ([].append, "<function append>"),
     (np.zeros((2, 3)), "ndarray[2, 3] float64"),
     (np.array([Options(1.0, [])]), "ndarray[1] object"),
     (np.float32(1.5), "np.float32(1.5)"),
@@ -263,6 +300,13 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {OTHERS: NOT_IN_TIME} == capture([frame])[0]
 
 
+def test_variables_that_are_not_shown() -> None:
+    """Of a frame with more than 50 variables, the number of the others is shown in their place."""
+    names = ", ".join(f"v{index}={index}" for index in range(62))
+    found = _captured_of(f"def step({names}):\n    look()")
+    assert [*((f"v{index}", str(index)) for index in range(50)), (OTHERS, "<not shown: 12 more>")] == [*found.items()]
+
+
 # Secrets.
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=12, max_size=20).map("planted{}".format)
@@ -302,11 +346,14 @@ def test_secrets_by_name(planted: list[tuple[str, str, Wrap]]) -> None:
 
 
 def _captured_variable(name: str, value: object) -> dict[str, str]:
+    return _captured_of(f"def step({name}):\n    look()", value)
+
+
+def _captured_of(source: str, *arguments: object) -> dict[str, str]:
     found: list[dict[str, str]] = []
-    source = f"def step({name}):\n    look()"
     names: dict[str, Any] = {"look": lambda: found.extend(capture([sys._getframe(1)]))}
     exec(source, names)
-    names["step"](value)
+    names["step"](*arguments)
     return found[0]
 
 

@@ -89,7 +89,7 @@ SHOWN = [
     (TrapDict(a=TrapList([1, TrapText("<b>")])), "{'a': [1, '<b>']}"),
     (OrderedDict(defaultdict(list, a=[TrapNumber(3)])), "{'a': [3]}"),
     ([TrapSet({1}), frozenset({2}), Color.RED, Point(1, "y")], "[{1}, frozenset({2}), Color.RED, Point(x=1, y='y')]"),
-    ([Trap(), Trap, len], "[Trap(step=3), <class Trap>, <builtin_function_or_method object>]"),
+    ([Trap(), Trap, len], "[Trap(step=3), <class Trap>, <function len>]"),
     ([np.float32(1.5), np.zeros(2)], "[np.float32(1.5), array([0., 0.])]"),
     (np.array([Trap()]), "ndarray[1] object"),
     (np.zeros(2).view(np.ndarray), "array([0., 0.])"),
