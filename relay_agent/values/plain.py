@@ -130,7 +130,7 @@ class Copy:
         return ShownText(HIDDEN) if is_hidden else copied[:MAX_TEXT]
 
     def _is_secret(self, text: str, name: str = "") -> bool:
-        return is_secret(name, text) or any(secret in text for secret in self._secrets)
+        return is_secret(name, text, is_in_program=True) or any(secret in text for secret in self._secrets)
 
     def _of_container(self, value: Any, kind: type, depth: int, name: str) -> Any:
         if self._parts > self._limits[0] or depth > self._limits[1] + 1:
@@ -169,7 +169,7 @@ class Copy:
             yield copied
             text = _label(copied)
             before = text if text.startswith("-") or len(parts) == PAIR else ""
-            name += ".key" if type(part) is str and "PRIVATE KEY" in part else ""
+            name += ".secret" if type(part) is str and "PRIVATE KEY" in part else ""
 
     def _first(self, iterate: Any, value: Any) -> list[Any]:
         """Return the elements that are copied; the job may add and remove some of them meanwhile."""

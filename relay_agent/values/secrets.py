@@ -1,6 +1,6 @@
 """Recognizes secrets in the job, so that they never leave its process.
 
-The rule replaces too much rather than too little: a text is a secret by the words of its name, or by its form.
+`is_secret` states the rule, which replaces too much rather than too little.
 """
 
 from __future__ import annotations
@@ -12,17 +12,31 @@ HIDDEN = "***"
 """What is shown in place of a secret."""
 MIN_LENGTH = 8
 """Minimum number of characters of an environment variable's secret value that is recognized in other texts."""
+MAX_SHORT = 5
+"""Maximum number of characters of a text that is too short for a key or token that a program has made."""
+MAX_WORD = 15
+"""Maximum number of letters of a word; fewer than the keys and tokens of services have in a row."""
 
 _NAME = re.compile(
-    # the end of a word, as in APIKEY and PGPASSWORD, but not in KEYBOARD or TOKENIZERS_PARALLELISM
-    r"(?:key|token|secret|password|passwd|passphrase|credential|conn(?:ection)?_?str(?:ing)?)s?(?![a-z])"
+    # the end of a word, as in PGPASSWORD
+    r"(?:secret|password|passwd|passphrase|credential|conn(?:ection)?_?str(?:ing)?)s?(?![a-z])"
+    r"|(?:api|access|account|auth|private|secret|subscription|storage|encryption|signing|license|master|session|security"
+    r"|refresh|pass|openai|anthropic|azure|wandb|github|gitlab|(?<![a-z])(?:aws|gh|hf|hub|ssh))[_.-]?(?:key|token)s?(?![a-z])"
     # whole words: AUTH, but not AUTHOR
-    r"|(?<![a-z])(?:sas|auth|authorization|sig|signature|pass|passcode|pat|jwt|cookie|cred|dsn|bearer|otp)s?(?![a-z])"
+    r"|(?<![a-z])(?:sas|auth|authorization|pass|passcode|jwt|cookie|cred|dsn|bearer|otp)s?(?![a-z])"
     # MYSQL_PWD, but not the directories PWD and OLDPWD
     r"|(?<=[a-z0-9]_)pwd(?![a-z])",
     re.IGNORECASE,
 )
+# MYKEYS, but not KEYBOARD or TOKENIZERS_PARALLELISM
+_AMBIGUOUS_NAME = re.compile(r"(?:(?:key|token)|(?<![a-z])(?:sig|signature|pat))s?(?![a-z])", re.IGNORECASE)
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_PART = re.compile(r"[^\s._/\\:|<>@'\-\x80-\ufffc\U00010000-\U0010ffff]+")
+"""What is between spaces, the separators of paths and characters that no key or token has."""
+_WORD = re.compile(
+    r"[\"#(\[{]?(?:[a-z]+|[A-Z]+|[A-Z][a-z]+|(?:[A-Z][a-z]{2,}){2,3}|0*\d{1,5})?[\"(),;!?\]}]{,2}|[!-/:-@\[-`{-~]{1,3}"
+)
+_NUMBERED = re.compile(r"[A-Za-z][a-z]*\d{1,3}[a-z]?")
 _VALUE = re.compile(
     r"(?:sharedaccess|account|private|secret|access|api)[_-]?key[\"']?\s*[=:]|sharedaccesssignature|[?&;]sig="
     r"|(?:password|passwd|pwd|token|secret)[\"']?\s*[=:]"  # also as a key in JSON
@@ -35,9 +49,38 @@ _VALUE = re.compile(
 )
 
 
-def is_secret(name: str, value: str) -> bool:
-    """Return whether a variable is a secret, by its name or its value."""
-    return bool(_NAME.search(_CAMEL_CASE.sub("_", name)) or _VALUE.search(value))
+def is_secret(name: str, text: str, *, is_in_program: bool = False) -> bool:
+    """Return whether a text is a secret, by its form or its name.
+
+    - By its form, whatever its name is: a connection string, a URL with a password, a JSON Web Token, a private key, a
+      token with a known beginning, or a text in which a secret follows its name.
+    - By its name, whatever its form is: password, secret, auth, sas, api_key, hf_token and other names that are used
+      for secrets only.
+    - By both, if its name has one of the words key, token, signature, sig and pat. In a program, these are also names
+      of parts of a model or a text, so a text in a program is shown if it has at most five characters, or consists of
+      words, between which there are spaces or the separators of a path. A word has at most fifteen letters, which are
+      of one case, or begin with a capital as in Norm and LayerNorm. Next to lower-case letters, there may also be
+      numbers of up to five digits, and in a path without hyphens, words that end with a number, such as layer1. All
+      else is a secret, such as a single word with a digit. A weak password of letters is shown.
+
+    Args:
+        name: The name of an environment variable, or all names and keys that lead to the text.
+        text: The text.
+        is_in_program: Whether the text is in a variable of the program, not of the environment.
+    """
+    words = _CAMEL_CASE.sub("_", name)
+    by_both = _AMBIGUOUS_NAME.search(words) and not (is_in_program and _consists_of_words(text))
+    return bool(_VALUE.search(text) or _NAME.search(words) or by_both)
+
+
+def _consists_of_words(text: str) -> bool:
+    if len(text.strip("<|>")) <= MAX_SHORT:
+        return True
+    parts = _PART.findall(text)
+    is_path = (len(parts) > 1 or text[0] == "<") and not re.search(r"[\s-]", text)
+    if max(map(len, parts), default=0) > MAX_WORD or (re.search("[0-9]", text) and not re.search("[a-z]{3}", text)):
+        return False
+    return all(_WORD.fullmatch(each) or (is_path and _NUMBERED.fullmatch(each)) for each in parts)
 
 
 def secrets_of_environment() -> list[str]:

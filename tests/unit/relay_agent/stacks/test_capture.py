@@ -1,7 +1,9 @@
 """Facts about capturing local variables: no code of the job is executed, and no secret is shown."""
 
+import base64
 import datetime as dt
 import functools
+import hashlib
 import importlib.util
 import sys
 import threading
@@ -355,6 +357,113 @@ def _captured_of(source: str, *arguments: object) -> dict[str, str]:
     exec(source, names)
     names["step"](*arguments)
     return found[0]
+
+
+def _base64(data: bytes, length: int = 24) -> str:
+    return base64.b64encode(data)[:length].decode()
+
+
+def _url_safe(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data[: 16 + data[0] % 17]).decode().rstrip("=")
+
+
+def _alphanumeric(data: bytes) -> str:
+    return base64.b64encode(data, b"aZ")[:36].decode()
+
+
+RANDOM = st.integers(0, 2**64).map(lambda number: hashlib.sha512(b"%d" % number).digest())
+AMBIGUOUS = ("key", "keys", "token", "tokens", "_token", "cacheKey", "token_name", "signature", "sig", "pat")
+MADE: tuple[Callable[[bytes], str], ...] = (
+    _base64,
+    _url_safe,
+    _alphanumeric,
+    lambda data: _base64(data, 44 + data[0] % 45),  # as Azure's, some with padding
+    lambda data: base64.b32encode(data)[: 16 + data[0] % 17].decode(),
+    lambda data: data[: 8 + data[0] % 25].hex(),
+    lambda data: str(UUID(bytes=data[:16])),
+    lambda data: f"eyJhbGciOiJIUzI1NiJ9.{_url_safe(data)}.{_url_safe(data[::-1])}",
+    lambda data: f"AKIA{base64.b32encode(data)[:16].decode()}",
+    lambda data: f"ghp_{_alphanumeric(data)}",
+    lambda data: f"sk-proj-{_url_safe(data)}",
+    lambda data: f"hf_{_alphanumeric(data)}",
+    lambda data: f"{_alphanumeric(data)[:3]}8Q~{_alphanumeric(data[::-1])[:34]}",
+    lambda data: f"SharedAccessSignature sr=sb%3a%2f%2fx&sig={_url_safe(data)}&se=1&skn=send",
+    lambda data: f"postgres://me:{_url_safe(data)}@host/db",
+)
+
+
+@settings(max_examples=400, deadline=None, phases=[Phase.generate])
+@given(
+    st.lists(
+        st.tuples(RANDOM, st.sampled_from(MADE), st.sampled_from(AMBIGUOUS), st.sampled_from(WRAPS)),
+        min_size=25,
+        max_size=25,
+    )
+)
+def test_secrets_by_name_and_form(planted: list[tuple[bytes, Callable[[bytes], str], str, Wrap]]) -> None:
+    """Of 10,000 keys and tokens that programs have made, none is shown if its name is only that of a key or token."""
+    for data, make, name, wrap in planted:
+        secret = make(data)
+        text = module._text("value", wrap(name, secret), [])
+        assert (True, False) == (HIDDEN in text, secret[:8] in text)
+    data, make, name, _ = planted[0]
+    values = [make(data), data[:16], UUID(bytes=data[:16])]
+    assert [{name: HIDDEN}] * 3 == [_captured_variable(name, value) for value in values]
+
+
+ORDINARY: list[tuple[str, Any]] = [
+    ("tokens", ["the", "cat", "sat", ".", "It", "'s", "2024", "##ing"]),
+    ("tokens", ["Ġthe", "▁hello", "Ċ", "日本語", "don't", "e.g."]),
+    ("tokens", ["def", "Ġforward", "(", "self", "):", "+=", "==", "0x"]),
+    ("tokens", "Hello, world! (The cat sat on 12 mats.)"),
+    ("tokens", {"the": 1, "<unk>": 0}),
+    ("tokens", [b"the", b"\xe2\x96\x81cat"]),
+    ("token", "the"),
+    ("token", "internationally"),
+    ("token", "tokenizer.json"),
+    ("token", "GPU"),
+    ("token", "\n\n"),
+    ("pad_token", "<pad>"),
+    ("PAD_TOKEN", "[PAD]"),
+    ("eos_token", "</s>"),
+    ("tokenizer", Holder("eos_token", "<|endoftext|>")),
+    ("special_tokens_map", {"cls_token": "[CLS]", "additional_special_tokens": ["<|im_start|>", "<image>"]}),
+    ("token", "<|reserved_special_token_247|>"),
+    ("token", "<extra_id_99>"),
+    ("token", "<0x0A>"),
+    ("token", "<|START_OF_TURN_TOKEN|>"),
+    ("key", "layers.0.weight"),
+    ("key", "layer1.0.conv1.weight"),
+    ("key", "module.encoder.layers.11.self_attn.in_proj_weight"),
+    ("key", "bert.encoder.layer.0.attention.output.LayerNorm.weight"),
+    ("key", "encoder.block.0.layer.1.DenseReluDense.wi.weight"),
+    ("key", "down_blocks.0.resnets.1.conv2d.bias"),
+    ("missing_keys", ["h.0.ln_1.bias", "model.layers.0.experts.7.w1.weight"]),
+    ("keys", ["input_ids", "attention_mask", "pixel_values", "labels"]),
+    ("key", "optimizer"),
+    ("key", ("a", 1)),
+    ("key", ("exp_avg_sq", "step")),
+    ("key", "train/loss"),
+    ("key", "val/top5_acc"),
+    ("key", "acc@1"),
+    ("key", b"image-000000001"),
+    ("key", "/mnt/data/train-00001-of-00008.parquet"),
+    ("key", PosixPath("/mnt/data/checkpoint-1000/model.safetensors")),
+    ("key", "s3://bucket/train.tar"),
+    ("key", "bert-base-uncased"),
+    ("key", "cuda:0"),
+    ("sort_key", len),
+    ("key_padding_mask", None),
+    ("token_type", [Color.RED]),
+    ("signature", "serving_default"),
+    ("pat", "*.json"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), ORDINARY)
+def test_keys_and_tokens_of_a_job(name: str, value: object) -> None:
+    """The keys and tokens of training code are shown."""
+    assert HIDDEN not in _captured_variable(name, value)[name]
 
 
 @settings(max_examples=400, deadline=None, phases=[Phase.generate])

@@ -18,6 +18,35 @@ def test_secret_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        *("password", "secret", "auth", "sas", "cookie", "authorization", "connection_string", "db.conn_str", "jwt"),
+        *("api_key", "apiKey", "SharedAccessKey", "AccountKey", "private_key", "hf_token", "githubToken", "authkey"),
+    ],
+)
+def test_names_of_secrets_only(name: str) -> None:
+    """A variable of a program whose name is that of a secret only is one, even if its value is a word."""
+    assert is_secret(name, "word", is_in_program=True)
+
+
+@pytest.mark.parametrize("name", ["key", "keys", "token", "tokens", "sortKey", "signature", "pat"])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        *(("the", False), ("layers.0.weight", False), ("<pad>", False), ("/data/train.csv", False), ("a 1x", False)),
+        # the price: a weak password of letters, or with the separators of a path
+        *(("letmein", False), ("hunter.2", False)),
+        *(("hunter2", True), ("123456", True), ("p4ssword", True), ("LetMeIn", True), ("abcdefghijklmnop", True)),
+        *(("x=y&z=0", True), ("\ufffd" * 9, True), ("\0" * 9, True), ("beef-1234-aa12-bbcc", True)),
+    ],
+)
+def test_ambiguous_names(name: str, value: str, *, expected: bool) -> None:
+    """A variable called `key` or `token` is a secret in the environment, but in a program not if it is a word."""
+    assert is_secret(name, value)
+    assert expected == is_secret(name, value, is_in_program=True)
+
+
+@pytest.mark.parametrize(
     "value",
     [
         "Endpoint=sb://x.servicebus.windows.net/;SharedAccessKeyName=send;SharedAccessKey=abc;EntityPath=hc",
@@ -72,3 +101,4 @@ def test_secrets_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_long_texts(part: str) -> None:
     """A text is searched once, and not again from each of its characters, which would take minutes here."""
     assert not is_secret("x", part * 100_000)
+    is_secret("key", part * 100_000, is_in_program=True)
