@@ -46,6 +46,7 @@ from tests.bench.figures.throughput import throughput
 from tests.bench.figures.values import values
 from tests.bench.figures.verdict import verdict
 from tests.bench.figures.vscode import vscode
+from tests.bench.figures.watch import watch
 from tests.bench.report import Row, print_rows, to_json
 from tests.bench.stage import Stage, staged
 
@@ -81,11 +82,12 @@ LOOPBACK: list[Figure] = [
         page,
         monitor,
         strangers,
+        watch,
     ),
 ]
 WITH_DELAYS: list[Figure] = [
     *(opening, first_byte, attach, stepping, all_ranks, throughput, resuming),
-    *(outage, death, ending, discovery, families, verdict, asking, vscode),
+    *(outage, death, ending, discovery, families, verdict, asking, watch, vscode),
 ]
 PROFILES = {"loopback": LOOPBACK, "Azure-like delays": WITH_DELAYS}
 

@@ -67,6 +67,7 @@ class Programs:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
+            process.stdin.close()  # ends its children that read it
             await process.communicate()
 
     async def end(self, child: Child) -> None:
