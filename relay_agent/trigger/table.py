@@ -86,7 +86,7 @@ class Watches:
             if watch is None and question.is_last:
                 respond(Watched())
                 return
-            if watch is None and len(self._watches) >= MAX_WATCHES:
+            if watch is None and sum(not each.ended for each in self._watches.values()) >= MAX_WATCHES:
                 respond(Watched(error=f"the process has {MAX_WATCHES} watches already; end one of them"))
                 return
             if watch is None:

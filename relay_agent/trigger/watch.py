@@ -42,7 +42,7 @@ MAX_CAPTURED = 16 * 1024
 """Maximum number of characters of the variables that are captured at a hit: those of `MAX_HITS` fit into an answer."""
 TOO_LONG = 1.0
 """Seconds after which an evaluation, other than one of checksums, ends its watch; it cannot be interrupted."""
-GATHER_TIME = 0.02
+GATHER_TIME = 0.01
 """Seconds for which more hits are collected after the first one."""
 COUNTING_TIME = 7e-7
 """Seconds that it takes to count a hit, approximately; to measure it would take as long again."""
