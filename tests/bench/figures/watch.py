@@ -58,7 +58,6 @@ async def watch(stage: Stage, *, quick: bool) -> list[Row]:
     async with contextlib.AsyncExitStack() as stack:
         job, _other = [await stack.enter_async_context(_job(stage, port)) for port in ports]
         if not stage.delays:
-            # No more than 16 watches in 30 s: for so long, a process keeps one that has ended.
             places = {PLAIN: (), UNREACHED: (other,), REACHED: (line, "number")}
             rows += hot_line([await _round(stage, job, ports[:1], places, CALLS) for _ in range(2 if quick else 6)])
         found = {name: ports[:number] for name, number in ((ONE, 1), (TWO, 2))}
