@@ -213,13 +213,13 @@ class NodeAnswers:
         """Directories with event files, in the order in which they were announced."""
         self._answers: Mapping[type[NodeRequest], Callable[[Any], Awaitable[Response]]] = {
             Wake: self._wake,
-            Digest: self._digest,
+            Digest: lambda request: asyncio.to_thread(digest_in, self._process(request.port), request.path),
             ReadCollectives: self._with_ras,
-            Evaluate: self._compare,
+            Evaluate: lambda request: compare(request, self._chosen(request)),
             Push: self._push,
             Watch: self._watch,
-            EventFilesRequest: self._event_files,
-            EventDataRequest: self._event_data,
+            EventFilesRequest: lambda _: asyncio.to_thread(list_files, self._event_directories()),
+            EventDataRequest: lambda request: asyncio.to_thread(read_data, self._event_directories(), request),
         }
 
     async def answer(self, request: NodeRequest) -> Response:
@@ -241,17 +241,11 @@ class NodeAnswers:
         await self._process(request.port).locate()
         return Ready()
 
-    async def _digest(self, request: Digest) -> FileDigest:
-        return await asyncio.to_thread(digest_in, self._process(request.port), request.path)
-
     def _process(self, port: int) -> RegisteredProcess:
         for process in self._processes():
             if process.logical_port == port:
                 return process
         raise ConfigurationError(f"no process on this node has port {port}")
-
-    async def _compare(self, request: Evaluate) -> NodeReplies:
-        return await compare(request, self._chosen(request))
 
     async def _push(self, request: Push) -> NodeReplies:
         async def reply_of(process: RegisteredProcess) -> Reply:
@@ -267,12 +261,6 @@ class NodeAnswers:
     async def _watch(self, request: Watch) -> NodeReplies:
         is_waiting = request.wait and not request.is_last
         return await (first_answers if is_waiting else ask_each)(request, self._chosen(request))
-
-    async def _event_files(self, _request: EventFilesRequest) -> EventFiles:
-        return await asyncio.to_thread(list_files, self._event_directories())
-
-    async def _event_data(self, request: EventDataRequest) -> EventData:
-        return await asyncio.to_thread(read_data, self._event_directories(), request)
 
     def _event_directories(self) -> list[str]:
         """Return the directories with event files; a directory keeps its number while the agent runs."""
