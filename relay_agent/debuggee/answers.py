@@ -162,14 +162,8 @@ def resolve(path: str) -> Any:
 
 
 FUNCTIONS: Mapping[str, tuple[str, str]] = {
-    "env": (
-        "relay_core.agent_api.questions:ReadEnvironment",
-        "relay_agent.debuggee.answers:read_environment",
-    ),
-    "collectives": (
-        "relay_core.agent_api.questions:ReadCollectives",
-        "relay_agent.collectives.in_process:collect",
-    ),
+    "env": ("relay_core.agent_api.questions:ReadEnvironment", "relay_agent.debuggee.answers:read_environment"),
+    "collectives": ("relay_core.agent_api.questions:ReadCollectives", "relay_agent.collectives.in_process:collect"),
     "evaluate": ("relay_core.agent_api.evaluation:Evaluate", "relay_agent.stacks.evaluation:start_evaluation"),
     "progress": (
         "relay_core.agent_api.questions:ReadProgress",

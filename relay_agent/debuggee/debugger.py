@@ -89,46 +89,32 @@ class Event(Enum):
     """pydevd has no debugger."""
 
 
-TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
-    State.ABSENT: {
-        Event.START: State.STARTING,
-        Event.RELEASE: State.CLEARED,
-        Event.FOUND: State.FOREIGN,
-        Event.FORKED: State.ABSENT,
-    },
-    State.STARTING: {
-        Event.LISTENS: State.LISTENING,
-        Event.CONNECTED: State.DIALLED,
-        Event.FAILED: State.ABSENT,
-        Event.FORKED: State.ABSENT,
-    },
-    State.LISTENING: {
-        Event.RELEASE: State.RELEASED,
-        Event.GONE: State.ABSENT,
-        Event.FORKED: State.ABSENT,
-    },
-    State.DIALLED: {
-        Event.GONE: State.ABSENT,
-        Event.FORKED: State.ABSENT,
-    },
-    State.RELEASED: {
-        Event.RESUME: State.LISTENING,
-        Event.GONE: State.CLEARED,
-        Event.FORKED: State.CLEARED,
-    },
-    State.CLEARED: {
-        Event.START: State.RESTARTING,
-        Event.FOUND: State.FOREIGN,
-        Event.FORKED: State.CLEARED,
-    },
-    State.RESTARTING: {
-        Event.LISTENS: State.LISTENING,
-        Event.CONNECTED: State.DIALLED,
-        Event.FAILED: State.CLEARED,
-        Event.FORKED: State.CLEARED,
-    },
-    State.FOREIGN: {},
+TRANSITIONS: Mapping[tuple[State, Event], State] = {
+    (State.ABSENT, Event.START): State.STARTING,
+    (State.ABSENT, Event.RELEASE): State.CLEARED,
+    (State.ABSENT, Event.FOUND): State.FOREIGN,
+    (State.ABSENT, Event.FORKED): State.ABSENT,
+    (State.STARTING, Event.LISTENS): State.LISTENING,
+    (State.STARTING, Event.CONNECTED): State.DIALLED,
+    (State.STARTING, Event.FAILED): State.ABSENT,
+    (State.STARTING, Event.FORKED): State.ABSENT,
+    (State.LISTENING, Event.RELEASE): State.RELEASED,
+    (State.LISTENING, Event.GONE): State.ABSENT,
+    (State.LISTENING, Event.FORKED): State.ABSENT,
+    (State.DIALLED, Event.GONE): State.ABSENT,
+    (State.DIALLED, Event.FORKED): State.ABSENT,
+    (State.RELEASED, Event.RESUME): State.LISTENING,
+    (State.RELEASED, Event.GONE): State.CLEARED,
+    (State.RELEASED, Event.FORKED): State.CLEARED,
+    (State.CLEARED, Event.START): State.RESTARTING,
+    (State.CLEARED, Event.FOUND): State.FOREIGN,
+    (State.CLEARED, Event.FORKED): State.CLEARED,
+    (State.RESTARTING, Event.LISTENS): State.LISTENING,
+    (State.RESTARTING, Event.CONNECTED): State.DIALLED,
+    (State.RESTARTING, Event.FAILED): State.CLEARED,
+    (State.RESTARTING, Event.FORKED): State.CLEARED,
 }
+"""The state after each event that a state allows; FOREIGN is left alone."""
 
 POLL_INTERVAL = 0.05
 """Seconds between checks of debugpy, which has no callback for an attaching debugger."""
@@ -161,7 +147,7 @@ class Debugger:
         if STATE.is_off:
             return self._state
         observed = Event.GONE if pydevd_debugger() is None else Event.FOUND
-        return TRANSITIONS[self._state].get(observed, self._state)
+        return TRANSITIONS.get((self._state, observed), self._state)
 
     def is_armed(self) -> bool:
         """Whether debugpy is tracing this process, regardless of whether this module or the job started debugpy."""
@@ -245,9 +231,7 @@ class Debugger:
             except RelayDebugError:
                 if not self._end_abandoned():
                     raise
-            self._store_state()
-            if tracing.stop_tracing():
-                self._move(Event.RELEASE)
+            self._stop_tracing()
 
     def _end_abandoned(self) -> bool:
         """Shut down a debugger that has not noticed that its editor disconnected; return whether there was one."""
@@ -271,9 +255,7 @@ class Debugger:
                 return
             unreached_report.show(f"the debugger has ended: {reason}")
             if detaching.end_debugger(found, threads=True):
-                self._store_state()
-                if tracing.stop_tracing():
-                    self._move(Event.RELEASE)
+                self._stop_tracing()
 
     def break_at(self, frame: FrameType, *, is_before_line: bool = False) -> None:
         """Stop in a frame as `stopping.stop_in` does, if a debugger is attached."""
@@ -364,8 +346,13 @@ class Debugger:
             self._state = state
         return state
 
+    def _stop_tracing(self) -> None:
+        self._store_state()
+        if tracing.stop_tracing():
+            self._move(Event.RELEASE)
+
     def _move(self, event: Event) -> None:
-        self._state = TRANSITIONS[self._state][event]
+        self._state = TRANSITIONS[self._state, event]
 
     def _forked(self) -> None:
         """Reset the state in a forked child, in place: other modules hold references to this object."""
