@@ -14,19 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import (
-    CLOSING_PORTS,
-    Commands,
-    add_command,
-    add_json,
-    add_port,
-    add_port_options,
-    add_quiet,
-    add_timeout,
-    run_controlled,
-    run_for_result,
-    run_with_tunnels,
-)
+from relay_client.cli import common
 from relay_client.cli.running import only_client
 from relay_client.ui.text import parse_ranks
 from relay_client.verbs.targets import table_rows
@@ -45,9 +33,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_parser(commands: common.Commands[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = add_command(
+    parser = common.add_command(
         commands,
         "attach",
         run,
@@ -60,11 +48,11 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--rank", "--ranks", action="append", default=[], metavar="LIST", help="same as RANK; repeatable"
     )
-    add_port(parser, "local port (default: the rank's logical port)")
-    add_timeout(parser, "time to wait for the ranks to register, such as 90s, 10m or 2h (default: %(default)s)")
-    add_json(parser)
-    add_port_options(parser)
-    add_quiet(parser)
+    common.add_port(parser, "local port (default: the rank's logical port)")
+    common.add_timeout(parser, "time to wait for the ranks to register, such as 90s, 10m or 2h (default: %(default)s)")
+    common.add_json(parser)
+    common.add_port_options(parser)
+    common.add_quiet(parser)
     parser.set_defaults(keeps_running=True)
 
 
@@ -83,11 +71,13 @@ def run(arguments: argparse.Namespace) -> int:
         ranks = parse_ranks(",".join(texts))
     if arguments.port is not None and len(ranks) > 1:
         raise UsageError("--port requires a single rank", hint="omit it, or attach to one rank")
-    has_attached, status = run_for_result(_attach_through_running(arguments, ranks))
+    has_attached, status = common.run_for_result(_attach_through_running(arguments, ranks))
     if has_attached is not False:
         return status if has_attached else INTERRUPTED
 
-    return run_with_tunnels(arguments, lambda tunnels: _attach_all(tunnels, ranks, arguments), closing=CLOSING_PORTS)
+    return common.run_with_tunnels(
+        arguments, lambda tunnels: _attach_all(tunnels, ranks, arguments), closing=common.CLOSING_PORTS
+    )
 
 
 # Through a relay-client that is running:
@@ -224,7 +214,7 @@ async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], arguments: argpars
             async with live_table(partial(table_rows, tunnels)):
                 await run_together(*(_attach(tunnels, forwarder, rank, arguments) for rank in ranks))
 
-    await run_controlled("attach", tunnels, forwarder, attach_all(), idle_exit=arguments.idle_exit)
+    await common.run_controlled("attach", tunnels, forwarder, attach_all(), idle_exit=arguments.idle_exit)
 
 
 async def _attach(tunnels: Tunnels, forwarder: Forwarder, rank: int, arguments: argparse.Namespace) -> None:
