@@ -98,8 +98,6 @@ class AccessOption(NamedTuple):
     """Field of `AccessSettings`."""
     metavar: str
     help: str
-    variable: str | None = None
-    """Environment variable that applies if the option is absent."""
     default: str = ""
     """Description of the value that applies if neither option nor variable is given; "" if there is none."""
 
@@ -109,50 +107,35 @@ class AccessOption(NamedTuple):
         return f"--{self.field.replace('_', '-')}"
 
     @property
+    def variable(self) -> str | None:
+        """Environment variable that applies if the option is absent."""
+        return _OTHER_VARIABLES.get(self.field, f"RELAY_{self.field.upper()}")
+
+    @property
     def is_file(self) -> bool:
         """Whether the value is a path."""
         return self.field.endswith("_file")
 
 
+_OTHER_VARIABLES = {"hc": None, "key_vault": KEY_VAULT_VARIABLE}
+"""The variables that are not named after their option; a job gets its hybrid connection in another way."""
 ACCESS_OPTIONS = (
     AccessOption(
-        "hc", "NAME", "hybrid connection, or NAME:SIZE for a family", default="the EntityPath in the connection string"
+        "hc", "NAME", "hybrid connection, or NAME:SIZE for a family", "the EntityPath in the connection string"
+    ),
+    AccessOption("connection_string_file", "FILE", "file that contains the connection string (mode 0600)"),
+    AccessOption("connection_string", "TEXT", "connection string; other users can see it with 'ps'"),
+    AccessOption("connection_string_secret", "NAME", "Key Vault secret that contains the connection string"),
+    AccessOption("key_vault", "URL", "URL or name of the Key Vault that contains the named secrets"),
+    AccessOption(
+        "namespace", "HOST", "relay namespace, for access with Entra ID tokens instead of a connection string"
     ),
     AccessOption(
-        "connection_string_file",
-        "FILE",
-        "file that contains the connection string (mode 0600)",
-        CONNECTION_STRING_FILE_VARIABLE,
+        "identity", "NAME", "use only this Entra identity, such as azure-cli, or this group of identities: dev or prod"
     ),
-    AccessOption(
-        "connection_string", "TEXT", "connection string; other users can see it with 'ps'", CONNECTION_STRING_VARIABLE
-    ),
-    AccessOption(
-        "connection_string_secret",
-        "NAME",
-        "Key Vault secret that contains the connection string",
-        CONNECTION_STRING_SECRET_VARIABLE,
-    ),
-    AccessOption(
-        "key_vault", "URL", "URL or name of the Key Vault that contains the named secrets", KEY_VAULT_VARIABLE
-    ),
-    AccessOption(
-        "namespace",
-        "HOST",
-        "relay namespace, for access with Entra ID tokens instead of a connection string",
-        NAMESPACE_VARIABLE,
-    ),
-    AccessOption(
-        "identity",
-        "NAME",
-        "use only this Entra identity, such as azure-cli, or this group of identities: dev or prod",
-        IDENTITY_VARIABLE,
-    ),
-    AccessOption("tunnel_key_file", "FILE", "file that contains the tunnel key (mode 0600)", TUNNEL_KEY_FILE_VARIABLE),
-    AccessOption(
-        "tunnel_key_secret", "NAME", "Key Vault secret that contains the tunnel key", TUNNEL_KEY_SECRET_VARIABLE
-    ),
-    AccessOption("ca_file", "FILE", "CA certificates to trust in addition to the system's own", CA_FILE_VARIABLE),
+    AccessOption("tunnel_key_file", "FILE", "file that contains the tunnel key (mode 0600)"),
+    AccessOption("tunnel_key_secret", "NAME", "Key Vault secret that contains the tunnel key"),
+    AccessOption("ca_file", "FILE", "CA certificates to trust in addition to the system's own"),
 )
 """In the order of `--help`."""
 

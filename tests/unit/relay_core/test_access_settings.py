@@ -6,6 +6,7 @@ import inspect
 
 import pytest
 
+import relay_core.access_settings
 from relay_agent import start_remote_debugging
 from relay_agent.settings.environment import ACCESS_VARIABLES as JOB_VARIABLES
 from relay_core.access_settings import ACCESS_OPTIONS, ACCESS_VARIABLES, AccessSettings
@@ -45,6 +46,12 @@ def test_processes_share_an_agent_if_these_variables_are_equal() -> None:
     """Every variable that decides about relay and credentials is in the list, those without an option included."""
     assert {"RELAY_TUNNEL_KEY", "AZRELAY_CONNECTION_STRING", "AZRELAY_CONNECTION_NAME"} <= {*ACCESS_VARIABLES}
     assert {option.variable for option in ACCESS_OPTIONS} - {None} <= {*ACCESS_VARIABLES}
+
+
+def test_each_variable_belongs_to_an_option_or_needs_none() -> None:
+    """The constants of the module, which other modules read, are the variables that the options' help names."""
+    constants = {text for name, text in vars(relay_core.access_settings).items() if name.endswith("_VARIABLE")}
+    assert constants == {*ACCESS_VARIABLES}
 
 
 def test_a_connection_string_is_not_shown() -> None:
