@@ -15,6 +15,7 @@ from relay_core.agent_api.announcement import State
 from relay_core.agent_api.questions import NodeReplies, ReadStacks, Reply
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.foreign import escape_controls
+from relay_core.grouping import by_key
 from relay_core.records import encode, parse
 from relay_core.value_parsers import format_ranges
 
@@ -118,9 +119,7 @@ class Group:
     @property
     def reported_by(self) -> str:
         """The method by which the stacks were read; if there are several methods, each with its processes."""
-        methods: dict[str, list[Process]] = {}
-        for process in self.processes:
-            methods.setdefault(process.stacks.how, []).append(process)
+        methods = by_key((process.stacks.how, process) for process in self.processes)
         return ", ".join(
             how if len(methods) == 1 else f"{how} ({replace(self, processes=tuple(processes)).label})"
             for how, processes in methods.items()

@@ -19,6 +19,7 @@ from relay_core.agent_api.collectives import (
 )
 from relay_core.agent_api.questions import ReadProgress
 from relay_core.errors import ConfigurationError
+from relay_core.grouping import by_key
 from relay_core.json_values import count, items, mapping, text
 from relay_core.value_parsers import format_ranges
 
@@ -140,9 +141,7 @@ def parse_dump(dump: object, kind: str, now: float) -> tuple[list[GroupRecord], 
         now: Unix time.
     """
     entries = [mapping(entry) for entry in items(mapping(dump).get("entries"))]
-    by_group: dict[str, list[Mapping[str, object]]] = {}
-    for entry in entries:
-        by_group.setdefault(_group_name(entry, 0), []).append(entry)
+    by_group = by_key((_group_name(entry, 0), entry) for entry in entries)
     is_whole = not entries or entries[0].get("record_id") == 0
     return [_group(name, kind, found, now) for name, found in by_group.items() if name], is_whole
 

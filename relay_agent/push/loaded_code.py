@@ -41,6 +41,7 @@ from relay_agent.push.new_file import qualified_codes
 from relay_agent.stacks.in_process import all_frames, with_callers
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError
+from relay_core.grouping import by_key
 
 NAME_IT = "use --as to name the file on the node"
 CHECK_NAME = "check the path after --as: absolute, or relative to the directory in which the job was started"
@@ -109,10 +110,7 @@ def functions_of(filename: str, modules: Iterable[ModuleType]) -> dict[str, list
     found = all_functions() | {id(each): each for module in modules for each in _reachable(vars(module), set())}
     own = [each for each in found.values() if each.__code__.co_filename == filename]
     names = _qualified_names(own)
-    named: dict[str, list[FunctionType]] = {}
-    for function in own:
-        named.setdefault(names[id(function.__code__)], []).append(function)
-    return named
+    return by_key((names[id(function.__code__)], function) for function in own)
 
 
 def functions_beside_users(names: set[str]) -> dict[int, str]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from relay_agent.push.new_file import Definition, NewFile, assigned_constant, bound_names
 from relay_agent.push.old_file import OldFile
+from relay_core.grouping import by_key
 
 # Which statements in a class body are not plain assignments, because something else than `type` interprets them.
 #
@@ -123,11 +124,8 @@ class ClassBody:
         return [name for name in {**old, **new} if name in moved or old.get(name) != new.get(name)]
 
     def _members(self, node: ast.ClassDef) -> dict[str, list[str]]:
-        members: dict[str, list[str]] = {}
-        for each in filter(self.is_member, node.body):
-            for name in bound_names(each):
-                members.setdefault(name, []).append(ast.dump(each))
-        return members
+        members = filter(self.is_member, node.body)
+        return by_key((name, ast.dump(each)) for each in members for name in bound_names(each))
 
     def _provided(self, node: ast.ClassDef | None) -> set[str]:
         """Return the names of the members in a definition, and of its slots."""

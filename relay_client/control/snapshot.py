@@ -11,6 +11,7 @@ from relay_client.ports.connection_state import Connection
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
 from relay_client.ranks.record import Local
+from relay_core.grouping import by_key
 
 
 def take_snapshot(client: ClientId, tunnels: Tunnels, forwarder: Forwarder, on_demand: Sequence[int] = ()) -> Status:
@@ -27,10 +28,7 @@ def take_snapshot(client: ClientId, tunnels: Tunnels, forwarder: Forwarder, on_d
         + [port_record(local, is_editor=True) for local in forwarder.editor_ports]
     )
     connections = tuple(record.describe() for record in forwarder.connections)
-    leading: dict[int, list[Port]] = {}
-    for port in ports:
-        if not port.is_forward:
-            leading.setdefault(port.remote_port, []).append(port)
+    leading = by_key((port.remote_port, port) for port in ports if not port.is_forward)
 
     def local(remote_port: int) -> Local:
         return _local(remote_port, leading.get(remote_port, ()), connections)

@@ -10,6 +10,7 @@ from relay_client.ranks.record import Ended, Node, Target
 from relay_client.ranks.view import Kind
 from relay_client.ui.target_table import run_lines
 from relay_client.ui.text import clock, duration, format_ports, format_ranks, in_plural
+from relay_core.grouping import by_key
 
 
 def status_text(status: Status) -> str:
@@ -64,10 +65,8 @@ def _node(node: Node, now: float) -> str:
 
 def _endings(node: Node) -> list[str]:
     """Return how processes have ended whose ports are not in use again: `rank 1, port 5679, ended with status 1`."""
-    found: dict[tuple[str, bool], list[Ended]] = {}
-    for ended in node.ended:
-        if all(ended.port != target.port for target in node.targets):
-            found.setdefault((ended.how, ended.rank is None), []).append(ended)
+    used = {target.port for target in node.targets}
+    found = by_key(((ended.how, ended.rank is None), ended) for ended in node.ended if ended.port not in used)
     return [_ending(how, alike) for (how, _), alike in found.items()]
 
 

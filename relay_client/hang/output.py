@@ -11,6 +11,7 @@ from relay_client.ranks.view import rank_view
 from relay_client.ui.text import duration, format_ports, format_ranks, in_plural
 from relay_core.agent_api.announcement import State
 from relay_core.agent_api.collectives import Operation
+from relay_core.grouping import by_key
 from relay_core.value_parsers import format_ranges
 
 # The verdict on a job as plain text, with one paragraph for each process group; sans-IO.
@@ -117,10 +118,7 @@ def _slow(verdict: GroupVerdict) -> str:
 
 def _by_text(ranks: Iterable[int], text_of: Callable[[int], str]) -> list[tuple[str, list[int]]]:
     """Group ranks by their texts; order the groups by their first ranks."""
-    found: dict[str, list[int]] = {}
-    for rank in ranks:
-        found.setdefault(text_of(rank), []).append(rank)
-    return list(found.items())
+    return list(by_key((text_of(rank), rank) for rank in ranks).items())
 
 
 def _agreeing(text: str, ranks: Sequence[int]) -> str:

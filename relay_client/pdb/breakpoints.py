@@ -19,6 +19,7 @@ from relay_client.pdb.session import Session
 from relay_core.dap.messages import Body
 from relay_core.errors import RelayDebugError, UsageError
 from relay_core.foreign import escape_controls
+from relay_core.grouping import by_key
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,7 @@ class Breakpoints:
 
     def by_path(self) -> dict[str, list[Breakpoint]]:
         """Return the breakpoints by file, because DAP sets all breakpoints in a file with one request."""
-        paths: dict[str, list[Breakpoint]] = {}
-        for one in self.all:
-            paths.setdefault(one.path, []).append(one)
-        return paths
+        return by_key((one.path, one) for one in self.all)
 
     async def set(self, path: str, line: int, condition: str = "", *, temporary: bool = False) -> Breakpoint:
         """Set a breakpoint, and return it; raise as `check`."""

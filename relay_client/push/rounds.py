@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Pushed, State
+from relay_core.grouping import by_key
 
 # Determines which ranks are at the same step, from how many collective operations they have begun; sans-IO.
 #
@@ -97,11 +98,7 @@ def _is_first(result: Pushed, name: str) -> bool:
 
 def _holders(held: Sequence[Pushed]) -> dict[str, list[Pushed]]:
     """Return the results of the members of each group."""
-    found: dict[str, list[Pushed]] = {}
-    for result in held:
-        for name in result.counts:
-            found.setdefault(name, []).append(result)
-    return found
+    return by_key((name, result) for result in held for name in result.counts)
 
 
 def _size(results: Sequence[Pushed]) -> int:

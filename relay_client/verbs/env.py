@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from relay_client.verbs.verb import Answer, Command, Verb
 from relay_core.exit_codes import NO_VALUE
 from relay_core.foreign import escape_controls
+from relay_core.grouping import by_key
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -67,9 +68,7 @@ def _as_text(found: Sequence[tuple[Reply, Environment]]) -> str:
     answered = [one for one in found if not one[0].error]
     differing, common = [], []
     for name in sorted({name for _, environment in answered for name in environment.variables}):
-        values: dict[str | None, list[Reply]] = {}
-        for reply, environment in answered:
-            values.setdefault(environment.variables.get(name), []).append(reply)
+        values = by_key((environment.variables.get(name), reply) for reply, environment in answered)
         for value, replies in values.items():
             text = f"{name} is not set" if value is None else f"{name}={value}"
             if len(values) == 1:

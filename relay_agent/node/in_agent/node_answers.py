@@ -30,6 +30,7 @@ from relay_core.agent_api.watch import Watch
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.difference_search import Search
 from relay_core.errors import ConfigurationError
+from relay_core.grouping import by_key
 from relay_core.net.tasks import TaskSet
 from relay_core.records import encode
 
@@ -65,10 +66,7 @@ async def compare(request: Evaluate, processes: Sequence[Process]) -> NodeReplie
 
 async def _with_differences(request: Evaluate, processes: Sequence[Process], replies: NodeReplies) -> NodeReplies:
     values = [reply.result(Value) for reply in replies.processes]
-    groups: dict[str, list[int]] = {}
-    for index, value in enumerate(values):
-        if not value.error:
-            groups.setdefault(value.digest, []).append(index)
+    groups = by_key((value.digest, index) for index, value in enumerate(values) if not value.error)
     found = list(replies.processes)
     usual = max(groups.values(), key=lambda group: (len(group), group), default=[])
 
