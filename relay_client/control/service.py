@@ -11,31 +11,9 @@ from typing import Any
 
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels, blocking_holder, user_name
+from relay_client.control import messages
 from relay_client.control.changes import changes
 from relay_client.control.log_history import LogHistory
-from relay_client.control.messages import (
-    EVENTS,
-    Attach,
-    AttachAll,
-    Attached,
-    AttachedAll,
-    ChooseGroup,
-    ChosenGroup,
-    GetStatus,
-    LogLine,
-    LogLines,
-    Logs,
-    Opened,
-    OpenPorts,
-    OwnRequest,
-    Release,
-    Released,
-    Request,
-    Result,
-    Stop,
-    Stopping,
-    Subscribe,
-)
 from relay_client.control.snapshot import take_snapshot
 from relay_client.control.state import ClientId, Status
 from relay_client.job_session.members import Group
@@ -117,23 +95,23 @@ class ControlService:
         self._stops: dict[tuple[str | None, int | None], str] = {}
         """The last event of each rank that has stopped or continued."""
         self._session = Session(tunnels)
-        self._own: dict[type[OwnRequest], Callable[[Any, Subscriber], Awaitable[Result]]] = {
-            GetStatus: self._status,
-            Subscribe: self._subscribe,
-            Logs: self._last_lines,
-            Stop: self._stop,
-            Attach: self._attach,
-            AttachAll: self._attach_all,
-            OpenPorts: self._open_ports,
-            Release: self._release,
-            ChooseGroup: self._choose_group,
+        self._own: dict[type[messages.OwnRequest], Callable[[Any, Subscriber], Awaitable[messages.Result]]] = {
+            messages.GetStatus: self._status,
+            messages.Subscribe: self._subscribe,
+            messages.Logs: self._last_lines,
+            messages.Stop: self._stop,
+            messages.Attach: self._attach,
+            messages.AttachAll: self._attach_all,
+            messages.OpenPorts: self._open_ports,
+            messages.Release: self._release,
+            messages.ChooseGroup: self._choose_group,
         }
         """Who performs what only a running relay-client can do."""
         tunnels.on_change = self._changed
         forwarder.on_change = self._changed
         logs.on_line = self._logged
 
-    async def answer(self, request: Request, subscriber: Subscriber) -> Result:
+    async def answer(self, request: messages.Request, subscriber: Subscriber) -> messages.Result:
         """Return the result of a request.
 
         Args:
@@ -155,21 +133,21 @@ class ControlService:
 
     # Events:
 
-    async def _status(self, _request: GetStatus, _subscriber: Subscriber) -> Status:
+    async def _status(self, _request: messages.GetStatus, _subscriber: Subscriber) -> Status:
         return self._snapshot()
 
-    async def _last_lines(self, request: Logs, subscriber: Subscriber) -> LogLines:
+    async def _last_lines(self, request: messages.Logs, subscriber: Subscriber) -> messages.LogLines:
         subscriber.kinds = {*subscriber.kinds, LOG} if request.follow else subscriber.kinds
-        return LogLines(self._logs.last(request.lines))
+        return messages.LogLines(self._logs.last(request.lines))
 
-    async def _stop(self, _request: Stop, _subscriber: Subscriber) -> Stopping:
+    async def _stop(self, _request: messages.Stop, _subscriber: Subscriber) -> messages.Stopping:
         self.stopping.set()
-        return Stopping()
+        return messages.Stopping()
 
-    async def _subscribe(self, request: Subscribe, subscriber: Subscriber) -> Status:
-        kinds = set(EVENTS) - {LOG} if request.events is None else set(request.events)
-        if unknown := kinds - set(EVENTS):
-            raise UsageError(f"unknown kind of event: '{min(unknown)[:40]}'", hint=f"use {', '.join(EVENTS)}")
+    async def _subscribe(self, request: messages.Subscribe, subscriber: Subscriber) -> Status:
+        kinds = set(messages.EVENTS) - {LOG} if request.events is None else set(request.events)
+        if unknown := kinds - set(messages.EVENTS):
+            raise UsageError(f"unknown kind of event: '{min(unknown)[:40]}'", hint=f"use {', '.join(messages.EVENTS)}")
         self._changed()  # the other subscribers first receive earlier changes
         subscriber.kinds = {*subscriber.kinds, *kinds}
         self._last = self._snapshot()
@@ -191,7 +169,7 @@ class ControlService:
                 self._stops[rank] = event.event
             self._send(event)
 
-    def _logged(self, line: LogLine) -> None:
+    def _logged(self, line: messages.LogLine) -> None:
         if self.subscribers:
             self._send(Event(LOG, line.time, line.text, level=line.level))
 
@@ -205,7 +183,7 @@ class ControlService:
 
     # Ranks:
 
-    async def _attach(self, request: Attach, _subscriber: Subscriber) -> Attached:
+    async def _attach(self, request: messages.Attach, _subscriber: Subscriber) -> messages.Attached:
         claim = await self._claim(request)
         target = claim.target
         known = [
@@ -224,19 +202,19 @@ class ControlService:
             raise
         logger.info("%s", how_to_attach(claim, port))
         holder = blocking_holder(target)
-        return Attached(target.port, port, LOCAL_HOST, is_new, target.rank, claim.agent.host, holder)
+        return messages.Attached(target.port, port, LOCAL_HOST, is_new, target.rank, claim.agent.host, holder)
 
-    async def _attach_all(self, _request: AttachAll, _subscriber: Subscriber) -> AttachedAll:
+    async def _attach_all(self, _request: messages.AttachAll, _subscriber: Subscriber) -> messages.AttachedAll:
         for local in self._forwarder.ports:
             if local.destination.is_all_ranks:
-                return AttachedAll(local.port, LOCAL_HOST, is_new=False)
+                return messages.AttachedAll(local.port, LOCAL_HOST, is_new=False)
         local = await self._forwarder.open_free(Destination(0, is_all_ranks=True))
         self._on_demand.add(local.port)
         self._changed()
         logger.info("press F5 to debug all ranks on port %d", local.port)
-        return AttachedAll(local.port, LOCAL_HOST, is_new=True)
+        return messages.AttachedAll(local.port, LOCAL_HOST, is_new=True)
 
-    async def _open_ports(self, request: OpenPorts, _subscriber: Subscriber) -> Opened:
+    async def _open_ports(self, request: messages.OpenPorts, _subscriber: Subscriber) -> messages.Opened:
         wanted = [
             LocalPort(each.port, Destination(each.remote_port, each.is_forward, each.node_rank, each.is_all_ranks))
             for each in request.ports
@@ -250,9 +228,9 @@ class ControlService:
         opened = tuple(local.port for local in missing)
         if opened:
             logger.info("opened %s at the request of another program, such as F5", format_ports(opened))
-        return Opened(opened)
+        return messages.Opened(opened)
 
-    async def _claim(self, request: Attach) -> Claim:
+    async def _claim(self, request: messages.Attach) -> Claim:
         """Return the target that a request is about.
 
         Raises:
@@ -270,7 +248,7 @@ class ControlService:
             raise self._unknown(request)
         return single_claim(claims)
 
-    def _unknown(self, request: Attach | Release) -> RelayDebugError:
+    def _unknown(self, request: messages.Attach | messages.Release) -> RelayDebugError:
         claims = self._tunnels.reachable_targets()
         ranks = format_ranges(sorted({claim.target.rank for claim in claims if claim.target.rank is not None}))
         hint = f"use a registered rank: {ranks}" if ranks else "wait until a rank is registered"
@@ -295,7 +273,7 @@ class ControlService:
         self._on_demand.discard(port)
         await self._forwarder.close_port(port)
 
-    async def _release(self, request: Release, _subscriber: Subscriber) -> Released:
+    async def _release(self, request: messages.Release, _subscriber: Subscriber) -> messages.Released:
         targets = [
             target
             for node in self._snapshot().nodes
@@ -319,7 +297,7 @@ class ControlService:
             raise self._nothing_to_release(targets[0])
         if count:
             await self._until_free([target.port for target in targets])
-        return Released(count, closed)
+        return messages.Released(count, closed)
 
     async def _until_free(self, ports: Sequence[int]) -> None:
         """Wait until the agents have announced that these targets are free or held by somebody else."""
@@ -329,7 +307,7 @@ class ControlService:
                 while holders and self._holders(ports) == holders:
                     await self._tunnels.search.changed.wait()
 
-    async def _choose_group(self, request: ChooseGroup, _subscriber: Subscriber) -> ChosenGroup:
+    async def _choose_group(self, request: messages.ChooseGroup, _subscriber: Subscriber) -> messages.ChosenGroup:
         sessions = [connection.session for connection in self._forwarder.job_sessions]
         if not sessions:
             hint = "attach to the port opened by --all-ranks or by an 'attach_all' request"
@@ -338,7 +316,7 @@ class ControlService:
             group = Group.parse(request.group)
             for connection in self._forwarder.job_sessions:
                 connection.choose(group)
-        return ChosenGroup(sessions[0].stepping.group_text)
+        return messages.ChosenGroup(sessions[0].stepping.group_text)
 
     def _holders(self, ports: Sequence[int]) -> list[Attachment]:
         targets = [target for agent in self._tunnels.roster for target in agent.targets if target.port in ports]

@@ -32,16 +32,6 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import ClassVar, TypeVar
 
 from relay_core.tunnel import frames
-from relay_core.tunnel.frames import (
-    JsonObject,
-    decode_code,
-    decode_json,
-    encode_code,
-    encode_frame,
-    encode_json,
-    encode_u64,
-    unpack,
-)
 from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MIN_VERSION, VERSION, Limits
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach, Refusal, Role
 
@@ -63,7 +53,7 @@ class Greeting:
     """Version, limits and info of one side, exchanged when a session starts; the complete payload of HELLO."""
 
     limits: Limits
-    info: JsonObject = field(default_factory=dict)
+    info: frames.JsonObject = field(default_factory=dict)
     """Application data, not interpreted by the tunnel."""
     version: int = VERSION
     min_version: int = MIN_VERSION
@@ -81,7 +71,7 @@ class Greeting:
         Raises:
             ValueError: `info` is not JSON or too long.
         """
-        return encode_frame(frames.HELLO, self.encode_payload())
+        return frames.encode_frame(frames.HELLO, self.encode_payload())
 
     def encode_payload(self, credentials: bytes = b"") -> bytes:
         """Return the payload; that of a WELCOME has session id and secret before the JSON object."""
@@ -89,7 +79,7 @@ class Greeting:
         limits = _LIMITS.pack(self.limits.max_payload, self.limits.window, self.limits.max_streams)
         head = preface + limits + credentials
         # The info is last and has no length field, so it can use the rest of the frame.
-        return head + encode_json(self.info, MAX_CONTROL_PAYLOAD - len(head))
+        return head + frames.encode_json(self.info, MAX_CONTROL_PAYLOAD - len(head))
 
     @classmethod
     def decode(cls, payload: bytes, credentials: int = 0) -> Greeting:
@@ -99,13 +89,13 @@ class Greeting:
             ProtocolBreach: The payload is malformed.
         """
         version, min_version, capabilities = _unpack_preface(payload)
-        values = unpack(_LIMITS, payload, _PREFACE.size)
+        values = frames.unpack(_LIMITS, payload, _PREFACE.size)
         try:
             # The peer's limits decide how much this side sends, so they are checked before anything uses them.
             limits = Limits(*values)
         except ValueError as error:
             raise ProtocolBreach(Breach.MALFORMED, str(error)) from None
-        info = decode_json(payload[_GREETING_SIZE + credentials :])
+        info = frames.decode_json(payload[_GREETING_SIZE + credentials :])
         return cls(limits, info, version, min_version, capabilities)
 
 
@@ -121,7 +111,7 @@ class Welcome:
     def encode(self) -> bytes:
         """Return the frame, whose secret only the secure channel encrypts."""
         credentials = _WELCOME.pack(self.session_id, self.secret)
-        return encode_frame(frames.WELCOME, self.greeting.encode_payload(credentials))
+        return frames.encode_frame(frames.WELCOME, self.greeting.encode_payload(credentials))
 
     @classmethod
     def decode(cls, payload: bytes) -> Welcome:
@@ -131,7 +121,7 @@ class Welcome:
             ProtocolBreach: The payload is malformed.
         """
         greeting = Greeting.decode(payload, _WELCOME.size)
-        session_id, secret = unpack(_WELCOME, payload, _GREETING_SIZE)
+        session_id, secret = frames.unpack(_WELCOME, payload, _GREETING_SIZE)
         return cls(session_id, secret, greeting)
 
 
@@ -143,7 +133,7 @@ class _ResumeMessage:
     layout: ClassVar[struct.Struct]
 
     def encode(self) -> bytes:
-        return encode_frame(self.frame_type, _preface() + self.layout.pack(*astuple(self)))
+        return frames.encode_frame(self.frame_type, _preface() + self.layout.pack(*astuple(self)))
 
     @classmethod
     def decode(cls: type[T], payload: bytes) -> T:  # noqa: PYI019 - `Self` needs Python 3.11
@@ -153,7 +143,7 @@ class _ResumeMessage:
             ProtocolBreach: The payload is malformed.
         """
         _unpack_preface(payload)
-        return cls(*unpack(cls.layout, payload, _PREFACE.size))
+        return cls(*frames.unpack(cls.layout, payload, _PREFACE.size))
 
 
 @dataclass(frozen=True)
@@ -187,7 +177,8 @@ class Resume(_ResumeMessage):
     def expected_proof(self, secret: bytes, role: Role, received: int) -> bytes:
         """Return the HMAC that `role` computes over this request and its own last received sequence number."""
         # The role prevents an attacker from sending a client's proof back as the agent's.
-        message = role.value.encode() + self.session_id + encode_u64(self.epoch) + encode_u64(received) + self.nonce
+        numbers = frames.encode_u64(self.epoch) + frames.encode_u64(received)
+        message = role.value.encode() + self.session_id + numbers + self.nonce
         return hmac.new(secret, message, hashlib.sha256).digest()
 
 
@@ -223,7 +214,7 @@ class Refused:
 
     def encode(self) -> bytes:
         """Return the frame; a text of more than `MAX_TEXT` bytes is truncated."""
-        return encode_frame(frames.REFUSED, _preface() + encode_code(self.refusal, self.text))
+        return frames.encode_frame(frames.REFUSED, _preface() + frames.encode_code(self.refusal, self.text))
 
     @classmethod
     def decode(cls, payload: bytes) -> Refused:
@@ -233,7 +224,7 @@ class Refused:
             ProtocolBreach: The payload is malformed.
         """
         _unpack_preface(payload)
-        code, text = decode_code(payload[_PREFACE.size :])
+        code, text = frames.decode_code(payload[_PREFACE.size :])
         return cls(Refusal(code), text)
 
 
@@ -243,7 +234,7 @@ def _preface() -> bytes:
 
 def _unpack_preface(payload: bytes) -> tuple[int, int, int]:
     # Versions are not compared here: a REFUSED because of an unsupported version must be readable too.
-    magic, version, min_version, capabilities = unpack(_PREFACE, payload, 0)
+    magic, version, min_version, capabilities = frames.unpack(_PREFACE, payload, 0)
     if magic != _MAGIC:
         raise ProtocolBreach(Breach.MALFORMED, "magic")
     return version, min_version, capabilities
