@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Callable
@@ -111,15 +112,13 @@ async def _first_bytes(stream: ByteStream, *, patience: float) -> bytes:
         ConnectionLost: the client disconnected before sending anything.
     """
     received = b""
-    try:
+    with contextlib.suppress(*TIMEOUT_ERRORS):  # the client waits for the server to send first
         async with timeout(patience):
             while len(received) < len(HEADER_START) and HEADER_START.startswith(received):
                 chunk = await stream.read()
                 if not chunk:
                     raise ConnectionLost("the client disconnected before sending anything", code=1000)
                 received += chunk
-    except TIMEOUT_ERRORS:
-        pass  # the client waits for the server to send first
     return received
 
 

@@ -11,6 +11,7 @@ Invalid: 5678:10.0.0.4:5678 (an agent serves only its own machine), 5678:localho
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address
@@ -146,13 +147,11 @@ def _parse_loopback(text: str) -> str:
     Raises:
         UsageError: the text is not a loopback address in this form.
     """
-    try:
+    with contextlib.suppress(ValueError):
         address: IPv4Address | IPv6Address
         address = IPv6Address(text[1:-1]) if text.startswith("[") and text.endswith("]") else IPv4Address(text)
         if address.is_loopback:
             return str(address)
-    except ValueError:
-        pass
     raise UsageError(
         f"invalid loopback address: '{text}'",
         hint="use a loopback address, as in 5678:127.0.0.2:40123 or 5678:[::1]:40123",

@@ -7,6 +7,7 @@ which Python 3.13 enables by default.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import ipaddress
 import os
@@ -119,7 +120,7 @@ def _no_passphrase() -> str:
 
 def _load_or_make_ca(directory: Path) -> _Issuer:
     certificate_file, key_file = directory / "ca.pem", directory / "ca.key"
-    try:
+    with contextlib.suppress(FileNotFoundError, ValueError, TypeError):  # missing, damaged, or encrypted
         certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
         key = serialization.load_pem_private_key(key_file.read_bytes(), None)
         # A server certificate must not outlive its CA.
@@ -130,8 +131,6 @@ def _load_or_make_ca(directory: Path) -> _Issuer:
             and valid_long_enough
         ):
             return _Issuer(certificate, key)
-    except (FileNotFoundError, ValueError, TypeError):  # missing, damaged, or encrypted
-        pass
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = _make_ca(key)
     _write(key_file, key, certificate_file, certificate)

@@ -10,6 +10,7 @@ reason and exits. An agent that cannot reach the relay retries, and informs the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -295,12 +296,10 @@ class _NodeServer:
 
 async def _next_message(reader: asyncio.StreamReader) -> Message | None:
     """Return the next non-empty message, or None at the end of the connection."""
-    try:
+    with contextlib.suppress(OSError, ValueError):  # the process was killed, or a line exceeds MAX_LINE
         while line := await reader.readline():
             if message := decode(line):
                 return message
-    except (OSError, ValueError):  # the process was killed, or a line exceeds MAX_LINE
-        pass
     return None
 
 

@@ -76,12 +76,10 @@ class AgentConnection:
 
     def send(self, line: bytes) -> bool:
         """Send a message, and return whether that was possible."""
-        try:
+        with contextlib.suppress(OSError):
             if self.is_own:
                 self._socket.sendall(line)
                 return True
-        except OSError:
-            pass
         return False
 
     def lines(self) -> Iterator[bytes]:
