@@ -7,6 +7,7 @@ Kubernetes secret, which is replaced by swapping a symbolic link, and to files o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -41,12 +42,7 @@ class Reloader:
         adjust: Applies the options of the command line to a configuration.
     """
 
-    def __init__(
-        self,
-        server: RelayServer,
-        config_file: Path,
-        adjust: Callable[[RelayConfig], RelayConfig] = lambda config: config,
-    ) -> None:
+    def __init__(self, server: RelayServer, config_file: Path, adjust: Callable[[RelayConfig], RelayConfig]) -> None:
         self._server = server
         self._config_file = config_file
         self._adjust = adjust
@@ -96,13 +92,10 @@ class Reloader:
 
 def fingerprint(files: Iterable[Path]) -> Fingerprint:
     """Return values that change when a file is written or replaced; None for a file that cannot be found."""
-    found: Fingerprint = {}
-    for file in files:
-        try:
+    found: Fingerprint = dict.fromkeys(files)
+    for file in found:
+        with contextlib.suppress(OSError):
             status = file.stat()
-        except OSError:
-            found[file] = None
-        else:
             found[file] = status.st_mtime_ns, status.st_size, status.st_ino
     return found
 

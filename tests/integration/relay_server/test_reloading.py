@@ -147,6 +147,6 @@ async def test_missing_file_is_reported(tmp_path, caplog):
     server = RelayServer(load(made.config_file))
     before = server.config
     made.config_file.unlink()
-    assert not Reloader(server, made.config_file).reload()
+    assert not Reloader(server, made.config_file, lambda config: config).reload()
     assert server.config is before
     assert "ignoring the changed configuration" in caplog.text
