@@ -133,33 +133,34 @@ def _listen_unix(path: Path) -> tuple[socket.socket, Address]:
     new, final = path.with_suffix(".sock.new"), path.with_suffix(".sock")
     if not hasattr(socket, "AF_UNIX"):
         raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(str(new))
-        listener.listen(BACKLOG)
+    with _listening(socket.AF_UNIX, str(new)) as listener:
         new.rename(final)
-    except BaseException:
-        listener.close()
-        raise
     return listener, UnixAddress(final)
 
 
 def _listen_tcp(path: Path) -> tuple[socket.socket, Address]:
     new, final = path.with_suffix(".json.new"), path.with_suffix(".json")
     token = secrets.token_hex(32)
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(BACKLOG)
+    with _listening(socket.AF_INET, ("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             json.dump({"port": port, "token": token}, file)
         new.replace(final)
+    return listener, TcpAddress(final, port, token)
+
+
+@contextlib.contextmanager
+def _listening(family: socket.AddressFamily, address: str | tuple[str, int]) -> Iterator[socket.socket]:
+    """Yield a listening socket; it is closed if the block, which makes it known, fails."""
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        yield listener
     except BaseException:
         listener.close()
         raise
-    return listener, TcpAddress(final, port, token)
 
 
 def _address(path: Path) -> Address | None:
