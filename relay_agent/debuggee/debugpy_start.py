@@ -12,7 +12,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from relay_agent.debuggee import gevent_support, pydevd_patches
@@ -153,23 +153,13 @@ def _without_pause() -> contextlib.AbstractContextManager[None]:
     if not table.STARTING.is_available():
         return contextlib.nullcontext()
     pydevd: Any = sys.modules["pydevd"]
-    return replaced(pydevd, "time", _TimeWithoutPause(pydevd.time))
+    thread, time = threading.get_ident(), pydevd.time
 
+    def sleep(seconds: float) -> None:
+        if threading.get_ident() != thread:
+            time.sleep(seconds)
 
-class _TimeWithoutPause:
-    """A module `time` whose `sleep` returns at once in the thread that has created this object."""
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-        self._thread = threading.get_ident()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep in all other threads."""
-        if threading.get_ident() != self._thread:
-            self._module.sleep(seconds)
+    return replaced(pydevd, "time", SimpleNamespace(**{**vars(time), "sleep": sleep}))
 
 
 class _Listen:

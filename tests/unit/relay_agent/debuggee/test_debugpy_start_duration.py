@@ -48,9 +48,11 @@ async def test_no_pause():
 async def test_other_threads_sleep():
     """Only the thread that starts the debugger does not sleep."""
     code = """
-        import threading, time
-        from relay_agent.debuggee.debugpy_start import _TimeWithoutPause
-        without_pause = _TimeWithoutPause(time)
+        import sys, threading, time
+        from relay_agent.debuggee.debugpy_start import _without_pause, load
+        load(follow_children=False)
+        with _without_pause():
+            without_pause = sys.modules["pydevd"].time
         without_pause.sleep(3600)
         slept = []
         thread = threading.Thread(target=lambda: slept.append((time.monotonic(), without_pause.sleep(0.01))))
