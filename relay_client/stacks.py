@@ -134,14 +134,11 @@ def group(processes: Iterable[Process], *, all_threads: bool = False) -> list[Gr
         all_threads: Whether to compare all threads instead of only the main thread and stopped ones; the helper threads
             of libraries differ at random.
     """
-    groups: dict[object, list[Process]] = {}
-    ports: dict[int, set[int]] = {}
-    for process in processes:
-        if process.rank is not None and process.port is not None:
-            ports.setdefault(process.rank, set()).add(process.port)
-        groups.setdefault(_key(process, all_threads=all_threads), []).append(process)
+    processes = list(processes)
+    groups = by_key((_key(process, all_threads=all_threads), process) for process in processes)
+    ports = by_key((one.rank, one.port) for one in processes if one.rank is not None and one.port is not None)
     by_rank = (sorted(found, key=lambda p: (p.rank is None, p.rank, p.port or 0)) for found in groups.values())
-    shared = frozenset(rank for rank, found in ports.items() if len(found) > 1)
+    shared = frozenset(rank for rank, found in ports.items() if len({*found}) > 1)
     return sorted((Group(tuple(found), shared) for found in by_rank), key=lambda found: found.order)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from relay_client.ranks.endings import how_ended
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, TargetInfo
 from relay_core.agent_api.metadata import PortConflict
+from relay_core.grouping import by_key
 from relay_core.value_parsers import MAX_PORT
 
 # The roster of agents: their announcements, their claims to ports, and which agent owns each port. No I/O.
@@ -313,12 +314,9 @@ def absent_ranks(agents: Iterable[AgentInfo], ranks: Collection[int] | None = No
 def held_elsewhere(agents: Iterable[AgentInfo]) -> dict[AgentId, tuple[int, ...]]:
     """Return, for each agent, the base ports of its jobs of which another agent announces a held rank."""
     agents = list(agents)
-    holders: dict[int, set[AgentId]] = {}
-    for agent in agents:
-        for job in agent.held_jobs:
-            holders.setdefault(job, set()).add(agent.id)
+    holders = by_key((job, agent.id) for agent in agents for job in agent.held_jobs)
     return {
-        each.id: tuple(sorted(job for job in each.jobs & holders.keys() if holders[job] != {each.id}))
+        each.id: tuple(sorted(job for job in each.jobs & holders.keys() if set(holders[job]) != {each.id}))
         for each in agents
     }
 
