@@ -98,11 +98,6 @@ def is_active() -> bool:
     return bool(_saved()) or _is_announced()
 
 
-def _is_patched() -> bool:
-    """Return whether gevent or eventlet has patched the standard library."""
-    return bool(_saved()) or is_patched_by_eventlet()
-
-
 def is_patched_by_eventlet() -> bool:
     """Return whether eventlet has patched the standard library."""
     return bool(getattr(sys.modules.get("eventlet.patcher"), "already_patched", None))
@@ -195,7 +190,7 @@ class _Module:
 
     def __getattr__(self, attribute: str) -> Any:
         # No Python code of other modules: a debugger that stops here would show it (os.environ up to Python 3.10).
-        if _was_announced or _is_patched():
+        if _was_announced or _saved() or is_patched_by_eventlet():
             return getattr(_copies.find()[self._name], attribute)
         return getattr(__import__(self._name), attribute)
 

@@ -50,11 +50,8 @@ def _object(fields: Mapping[str, Rule]) -> Rule:
 
 
 def _filtered(body: Mapping[str, object], fields: Mapping[str, Rule]) -> Body:
-    kept: Body = {}
-    for name, value in body.items():
-        if (rule := fields.get(name)) is not None and (allowed := rule(value)) is not _DROPPED:
-            kept[name] = allowed
-    return kept
+    allowed = {name: fields[name](value) for name, value in body.items() if name in fields}
+    return {name: value for name, value in allowed.items() if value is not _DROPPED}
 
 
 def _path(value: object) -> object:

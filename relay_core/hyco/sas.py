@@ -101,10 +101,8 @@ class SasToken:
         """
         if not text[: len(_SCHEME)].lower() == _SCHEME.lower():
             raise ProtocolError("the token is not a shared access signature")
-        fields: dict[str, str] = {}
-        for pair in text[len(_SCHEME) :].split("&"):
-            name, _, value = pair.partition("=")
-            fields[name.lower()] = value
+        pairs = (pair.partition("=") for pair in text[len(_SCHEME) :].split("&"))
+        fields = {name.lower(): value for name, _, value in pairs}
         missing = [name for name in ("sr", "sig", "se", "skn") if not fields.get(name)]
         if missing:
             raise ProtocolError(f"the token has no '{missing[0]}'")
