@@ -18,7 +18,8 @@ name another one would send the user to the wrong node.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from relay_client.hang.reports import Job, RankReport
@@ -99,12 +100,9 @@ def _wait(main: ThreadStack) -> tuple[str, bool] | None:
     return None
 
 
-def _called_by_own_code(frames: Iterable[Frame]) -> list[Frame]:
+def _called_by_own_code(frames: Sequence[Frame]) -> list[Frame]:
     """Return the innermost frames that are in libraries, the outermost of them first."""
-    called: list[Frame] = []
-    for frame in frames:
-        called = [*called, frame] if is_library(frame) else []
-    return called
+    return [*itertools.takewhile(is_library, reversed(frames))][::-1]
 
 
 SAME_INPUTS = frozenset({"all_reduce", "broadcast", "reduce", "reduce_scatter", "reduce_scatter_tensor", "barrier"})

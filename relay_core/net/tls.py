@@ -97,13 +97,11 @@ class TlsMachine:
     def read(self) -> bytes:
         """Return all plaintext that has been received; raises the same errors as `read_into`."""
         records: list[bytes] = []
-        try:
+        with contextlib.suppress(ssl.SSLWantReadError):
             while self._incoming.pending and not self.close_received:
                 record = self.ssl_object.read(RECORD_SIZE)
                 self.close_received = not record
                 records.append(record)
-        except ssl.SSLWantReadError:
-            pass
         return b"".join(records)
 
     def read_into(self, buffer: memoryview) -> int:
@@ -113,15 +111,13 @@ class TlsMachine:
             ssl.SSLError: the peer violates the protocol; `data_to_send` has the alert for it.
         """
         read, size, end = self.ssl_object.read, 0, len(buffer)
-        try:
+        with contextlib.suppress(ssl.SSLWantReadError):
             # A record that did not fit into the last buffer is in OpenSSL's own memory.
             while size < end and not self.close_received and (self._incoming.pending or self.ssl_object.pending()):
                 received = cast("int", read(RECORD_SIZE, buffer[size:]))
                 self.close_received = not received
                 self.records += 1
                 size += received
-        except ssl.SSLWantReadError:
-            pass
         return size
 
     def write(self, data: Buffer) -> None:
