@@ -69,8 +69,9 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
         found = DebuggedProcess(settings, identity if rank is None else identity._replace(rank=rank))
         DebuggedProcess.of_this_process = found
         os.environ.update(register_environment(found.identity, os.getpid(), settings.port))
-        if not settings.values:
-            _leave_values_to_debugpy()
+        if not settings.values:  # debugpy shows them its own way, in this process and in its children
+            debugger.shows_values = False
+            os.environ[pydevd_patches.VALUES_VARIABLE] = "off"
         if settings.on_crash:
             from relay_agent.debuggee.post_mortem import install  # noqa: PLC0415 - with --debug-on-crash only
 
@@ -317,9 +318,3 @@ def _hold_at_signal(frame: FrameType) -> None:
             process.hold_at(frame, "SIGTRAP", process.settings.hold)
     except Exception as error:  # noqa: BLE001 - an exception in a signal handler would be raised in the job's code
         report_failure(f"{type(error).__name__}: {error}")
-
-
-def _leave_values_to_debugpy() -> None:
-    """Do not change how values are shown, in this process or in its children."""
-    debugger.shows_values = False
-    os.environ[pydevd_patches.VALUES_VARIABLE] = "off"
