@@ -64,7 +64,7 @@ class Watch(Verb):
     name = "watch"
     changes_job = True  # an expression can execute any code
     command = Command(
-        "report values at a line, NaN gradients, or ranks that diverge",
+        "report values at a line, NaN, or divergence",
         "Evaluates a Python expression in all ranks each time they reach a line, just before the line is executed, "
         "and prints its value. With 'nan', reports gradients that are not finite before they are applied; with "
         "'diverge', compares the value in all ranks before optimizer steps, and ends at a difference. No rank is "

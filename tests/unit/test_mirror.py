@@ -23,6 +23,7 @@ COVERED_BY = {
     "tests/integration/test_hybrid_http.py": "relay_core/net/hybrid/ http",
     "tests/integration/test_hybrid_connection.py": "relay_core/net/hybrid/ connector listener relay_core/ compat",
     "tests/integration/test_resume.py": "relay_core/net/session/ agent client",
+    "tests/unit/relay_agent/trigger/test_gradients.py": "relay_agent/trigger/ steps",
     "tests/integration/test_tunnel_security.py": "relay_core/net/session/ transport",
     "tests/integration/relay_server/test_cli.py": "relay_server/ cli service",
     "tests/integration/relay_server/test_reloading.py": "relay_server/ reloading",

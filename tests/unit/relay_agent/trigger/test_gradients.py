@@ -285,7 +285,7 @@ def test_torch_that_is_being_imported(client: Client, monkeypatch: pytest.Monkey
 def test_old_version_of_torch(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version without hooks for all optimizers is named as the reason."""
     monkeypatch.delattr(OPTIMIZER, "register_optimizer_step_pre_hook")
-    assert "torch is too old to watch gradients. hint: use a newer version of torch" == ask(client).error
+    assert "torch is too old to watch the steps of optimizers. hint: use a newer version of torch" == ask(client).error
 
 
 def test_end_removes_the_hook(client: Client) -> None:
