@@ -1,6 +1,7 @@
 """Facts about checksums of values, and about what they consist of."""
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -104,11 +105,69 @@ def test_bits_and_places(dtype: str):
     assert 1 + 5 * (8 * value.element_size() - 1) + 4 * len(swaps) == len(seen)
 
 
+def test_changes_that_cancel_each_other_out():
+    """Changes in several elements are noticed, also small ones in opposite directions, at places that are multiples."""
+    torch = library("torch")
+    value = torch.rand(64, generator=torch.Generator().manual_seed(1))
+    seen = {checksum(value)}
+    count = 1
+    for place in range(63):
+        for one, other in [(1, -1), (3, -1), (-3, 1), (2 * place + 3, -2 * place - 1)]:
+            changed = value.clone()
+            changed.view(torch.int32)[place] += one
+            changed.view(torch.int32)[place + 1] += other
+            seen.add(checksum(changed))
+            count += 1
+    assert count - 1 == len(seen)  # at place 0, (3, -1) is also the last pair
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")  # torch will remove them
+def test_quantized_tensors():
+    """Equal integers with another scale, zero point or dtype are another value."""
+    torch = library("torch")
+    ones = torch.ones(4)
+    tensors = [torch.quantize_per_tensor(ones * scale, scale, zero, torch.qint8) for scale, zero in ((1, 0), (2, 0))]
+    channels = [
+        torch.quantize_per_channel(
+            ones.reshape(2, 2) * scale, torch.ones(2) * scale, torch.zeros(2).long(), 0, torch.qint8
+        )
+        for scale in (1, 2)
+    ]
+    for one, other in (tensors, channels):
+        assert torch.equal(one.int_repr(), other.int_repr())
+        assert checksum(one) == checksum(one.clone()) != checksum(other)
+
+
+def test_dataclass():
+    """An instance of a dataclass is its fields, so that the elements of large arrays in it are compared."""
+
+    @dataclass
+    class Batch:
+        inputs: Any
+        number: int = 0
+
+    large = np.zeros(5000)
+    assert ["b.inputs", "b.number"] == names({"b": Batch(large)})
+    changed = large.copy()
+    changed[2000] = 1
+    assert checksum(Batch(large)) != checksum(Batch(changed))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")  # of torch, which warns once
 def test_layouts_of_tensors():
-    """A tensor without data has its shape; a sparse one its indices and values; a transposed one its own order."""
+    """A tensor without data has its shape; a sparse one its parts; a transposed one its own order."""
     torch = library("torch")
     assert checksum(torch.empty(3, device="meta")) == checksum(torch.empty(3, device="meta"))
-    assert ["w.indices", "w.values"] == names({"w": torch.eye(3).to_sparse()})
+    assert ["w.shape", "w.indices", "w.values"] == names({"w": torch.eye(3).to_sparse()})
+    large = torch.eye(2000)
+    large[1500, 1500] = 7
+    for layout in (torch.sparse_csr, torch.sparse_csc):
+        sparse = [matrix.to_sparse(layout=layout) for matrix in (torch.eye(2000), torch.eye(2000), large)]
+        assert checksum(sparse[0]) == checksum(sparse[1]) != checksum(sparse[2])
+    indices, values = torch.tensor([[0], [1]]), torch.ones(1)
+    assert checksum(torch.sparse_coo_tensor(indices, values, (2, 2))) != checksum(
+        torch.sparse_coo_tensor(indices, values, (3, 5))
+    )
     assert checksum(torch.arange(6).reshape(2, 3).t()) == checksum(torch.arange(6).reshape(2, 3).t().contiguous())
 
 
