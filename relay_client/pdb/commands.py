@@ -43,6 +43,8 @@ class Command:
 
 COMMANDS: dict[str, Command] = {}
 """The commands by name; a command with several names is listed under each."""
+REPEATABLE = frozenset({"n", "next", "s", "step", "u", "up", "d", "down", "l", "list", "unt", "until"})
+"""Commands that an empty line repeats; none of them evaluates an expression."""
 
 _ASSIGNMENT = re.compile(r"(?:[-+*/%&|^@]|//|\*\*|<<|>>)?=(?!=)|:(?!\s*\d)")
 """Matches the start of the text after the target of an assignment or a type annotation."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from relay_client.dap import DapClient, HowEnded
 from relay_client.editor.notices import PAUSE_TIMEOUT
 from relay_client.pdb.breakpoints import parse_initial
-from relay_client.pdb.commands import execute, is_quit, split
+from relay_client.pdb.commands import REPEATABLE, execute, is_quit, split
 from relay_client.pdb.debugger import RUNNING, Connect, Debugger, Screen
 from relay_core.net.tasks import cancel_and_wait
 
@@ -29,8 +29,6 @@ TYPED_AHEAD = 1.0
 """Seconds for which a command may run before what is typed is an answer to it; before, it is for the next prompt."""
 READ_INTERVAL = 0.1
 """Seconds between checks whether something was typed while the job runs."""
-REPEATABLE = frozenset({"n", "next", "s", "step", "u", "up", "d", "down", "l", "list", "unt", "until"})
-"""Commands that an empty line repeats; none of them evaluates an expression."""
 
 
 class DebugConnection(NamedTuple):

@@ -1,4 +1,4 @@
-"""URLs of the Hybrid Connections protocol: listen, connect, accept and reject.
+"""The address of a relay, and URLs of the Hybrid Connections protocol: listen, connect, accept and reject.
 
     wss://{host}/$hc/{path}?sb-hc-action=listen&sb-hc-id={guid}
     wss://{host}/$hc/{path}[/suffix][?app=1&]sb-hc-action=connect[&sb-hc-id={guid}]
@@ -9,8 +9,11 @@ Tokens are sent in the `ServiceBusAuthorization` header and never in a URL, beca
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from urllib.parse import quote, unquote_plus
+from urllib.parse import quote, unquote_plus, urlsplit
+
+from relay_core.errors import ConfigurationError
 
 TOKEN_HEADER = "ServiceBusAuthorization"  # noqa: S105 - a header's name
 ALLOWED_LISTENERS_HEADER = "Microsoft-Relay-AllowedListeners"
@@ -116,3 +119,40 @@ def strip_parameters(query: str) -> str:
     """Return `query` without the protocol's own parameters and otherwise unchanged."""
     # Like the service: a name without "=" belongs to the application, even if it starts with sb-hc-.
     return "&".join(pair for pair in query.split("&") if not (pair.lower().startswith(_PREFIX) and "=" in pair))
+
+
+# Syntax of `--namespace`, which gives the address of a relay when a connection string is not used.
+#
+#     contoso                                  a namespace in the public cloud
+#     contoso.servicebus.windows.net           a host name, possibly with the suffix of another cloud
+#     sb://contoso.servicebus.windows.net/     a URL, as in connection strings
+#     localhost:8443                           a relay-server
+#
+# Invalid: an empty string, a URL with a path, `contoso:port`.
+
+PUBLIC_SUFFIX = ".servicebus.windows.net"
+_BARE_NAME = re.compile(r"[a-z][0-9a-z-]{4,48}[0-9a-z]", re.IGNORECASE)
+"""Azure's rule for namespace names: 6 to 50 characters."""
+
+
+def parse_namespace(text: str) -> tuple[str, int]:
+    """Return host and port.
+
+    Raises:
+        ConfigurationError: The text has none of these forms.
+    """
+    text = text.strip()
+    if _BARE_NAME.fullmatch(text) and text.lower() != "localhost":
+        return f"{text.lower()}{PUBLIC_SUFFIX}", 443
+    try:
+        url = urlsplit(text if "://" in text else f"sb://{text}")
+        host, port = url.hostname, url.port
+        usable = bool(host) and port != 0 and url.path in {"", "/"} and not (url.query or url.username)
+    except ValueError:
+        host, port, usable = None, None, False
+    if not host or not usable:
+        raise ConfigurationError(
+            f"invalid namespace: '{text[:60]}'",
+            hint=f"use the host name of the namespace, such as contoso{PUBLIC_SUFFIX}",
+        )
+    return host, port or 443

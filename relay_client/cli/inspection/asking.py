@@ -185,9 +185,8 @@ def _wanted(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
     """
     from relay_client.control.client import namespace_of
     from relay_core.access_settings import NAMESPACE_VARIABLE
-    from relay_core.auth.find_access import parse_namespace
     from relay_core.auth.sources import local_sources
-    from relay_core.hyco.address import Endpoint
+    from relay_core.hyco.address import Endpoint, parse_namespace
     from relay_core.hyco.family import FamilyName
 
     settings = access_settings(arguments)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from relay_core.auth.find_access import parse_namespace
 from relay_core.auth.key_vault import parse_vault_url
 from relay_core.errors import ConfigurationError
+from relay_core.hyco.address import parse_namespace
 
 
 @pytest.mark.parametrize(
