@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.editors, needs_esbuild]
 PROGRAM = """
 import { readFileSync } from 'node:fs';
 import { calls } from 'vscode';
-import { ListeningSessions } from './src/listening';
+import { ListeningSessions } from './src/sessionsThatListen';
 const { statuses, listen, answer, ends } = JSON.parse(readFileSync(0, 'utf8'));
 const launcher = { pid: undefined, starts: [] };
 launcher.start = async (ports) => { launcher.starts.push(ports); launcher.pid = 7; };

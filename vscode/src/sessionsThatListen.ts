@@ -3,7 +3,7 @@
 import * as vscode from 'vscode';
 import type { Clients } from './clients';
 import type { Launcher } from './launcher';
-import { isLoopback } from './refused';
+import { isLoopback } from './connectionRefused';
 import { notify, showError, showInStatusBar } from './sinks';
 
 const ANSWER = 'relayDebug.startsForListeningSessions'; // in the state of this workspace: true or false, or undefined until the user chooses
