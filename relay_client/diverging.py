@@ -1,19 +1,21 @@
 """Compares the checksums that ranks report before the same steps of their optimizers, until they differ; no I/O.
 
-A step is compared once all ranks that hold the same value have reported it. If they differ, the search of `diff` goes
-on in the next steps: the client requests ever smaller parts of the value, and each step answers one request, because
-the ranks never stop. Replicas that differ once usually remain different, as they add gradients to different weights,
-but an element may be equal again for a while, by rounding; then the search begins again.
+A step is compared once all ranks that hold the same value have reported it. If they differ, the whole value is
+requested again in the next steps. Only if it differs there, too, the ranks differ, because the numbers of steps may
+repeat, as after a restart. The search of `diff` then finds the element in further steps: the client requests ever
+smaller parts of the value, and each step answers one request, because the ranks never stop. An element may be equal
+again for a while, by rounding; then the search begins again.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relay_client.compare.groups import as_objects, label, odd_ones_first, show_values
+from relay_client.compare.groups import as_objects, hint_about_jobs, label, odd_ones_first, show_values
 from relay_client.verbs.watch import DIVERGENCE, GRADIENTS, HOLD, Watch
 from relay_client.watching import HitOf, Watching, hit_as_object
 from relay_core.agent_api.evaluation import Difference, Selection, Value
@@ -23,9 +25,8 @@ from relay_core.difference_search import Search
 from relay_core.foreign import escape_controls
 from relay_core.records import encode, parse
 
-MAX_STEPS = 8
-"""Maximum number of steps that some of the ranks have not reported."""
-SEARCHING = "searching in the next steps for the first element that differs"
+MAX_PENDING = 10_000
+"""Maximum number of values in steps that some of the ranks have not reported."""
 MAX_TRIES = 100
 """Maximum number of times that a part is equal again before the search ends."""
 
@@ -57,8 +58,10 @@ class Diverging(Watching):
         """The values in steps that not all ranks have reported, by the step and the ranks that hold the same value."""
         self._holders: dict[Member, str] = {}
         """The ranks that hold the same value as this one."""
+        self._is_suspicious = False
+        """Whether the ranks differed in the last step, which another step has to confirm."""
         self._groups: Sequence[Value] = ()
-        """The groups in the first step with a difference; the search compares the first one with the last one."""
+        """The groups in that step; the search compares the first group with the last one."""
         self._search: Search | None = None
         """None also if it has to begin again."""
         self._selection: Selection | None = None
@@ -126,53 +129,94 @@ class Diverging(Watching):
                 continue
             key = hit.text, found.ranks
             step = self._pending.setdefault(key, {})
-            if member in step:  # that of another optimizer with the same count
-                step.clear()
             checksums = {name: getattr(found.value, name) for name in ("digest", "leaves", "parts", "leaf", "sharded")}
             step[member], self._holders[member] = Value((member,), **checksums), found.ranks
             if self.has_all_ranks and self._expected(found.ranks) <= step.keys():
-                del self._pending[key]
-                self._leave_out(found.ranks)
-                if groups := self._compare(step):
+                self._leave_out(key)
+                if groups := self._search_on(step) if self._groups else self._compare(step):
                     differences = {groups[0]: self._difference} if self._difference else {}
                     yield Step(hit.time, escape_controls(hit.text), groups, differences)
-            elif len(self._pending) > MAX_STEPS:
-                self._leave_out(found.ranks)
+            elif sum(map(len, self._pending.values())) > MAX_PENDING:
+                del self._pending[next(iter(self._pending))]
 
     def _expected(self, ranks: str) -> set[Member]:
         """Return the processes whose value is needed for a comparison of ranks that hold the same value."""
         if self._groups:
-            return {self._groups[0].members[0], self._groups[-1].members[0]}
+            return {member for member in self._pair() if member is not None}
         return {member for member in self.active if self._holders.get(member, ranks) == ranks}
 
+    def _pair(self) -> list[Member | None]:
+        """Return the first process of the groups that the search compares; None if all of them have ended."""
+        active = self.active
+        ends = (self._groups[index].members for index in (0, -1))
+        return [next((member for member in members if member in active), None) for members in ends]
+
     def _compare(self, step: Mapping[Member, Value]) -> Sequence[Value]:
-        """Return the groups of equal values, if they are to be shown: before and after the search."""
-        if not self._groups:
-            groups = odd_ones_first(step.values())
-            if len(groups) > 1:
-                self._groups, self._search = groups, Search(groups[0], groups[-1])
-                self._selection, self._difference = self._search.next(), self._search.difference
-                self._sentences += [SEARCHING] if self._selection else []
-            return groups
-        odd, usual = (step[self._groups[index].members[0]] for index in (0, -1))
-        if odd.digest == usual.digest and self._tries < MAX_TRIES:
+        """Return the groups of equal values, if they are to be shown: a difference only if it is confirmed."""
+        groups = odd_ones_first(step.values())
+        if hint := hint_about_jobs(groups):
+            self._note(hint)
+            return ()
+        if len(groups) == 1:
+            if self._is_suspicious:
+                self._note("a difference in one step was not confirmed by the next one")
+            self._is_suspicious = False
+            self._request(None)
+        elif not self._is_suspicious:
+            self._is_suspicious = True
+            self._request(Selection(0, max(value.leaves for value in groups)))
+            return ()
+        else:
+            self._note("searching in the next steps for the first element that differs")
+            self._groups = groups
+            self._begin_search(groups[0], groups[-1])
+        return groups
+
+    def _search_on(self, step: Mapping[Member, Value]) -> Sequence[Value]:
+        """Take the values of a part; return the groups if the search has ended."""
+        odd, usual = (step.get(member) if member else None for member in self._pair())
+        if odd is None or usual is None:
+            self._difference = Difference(note="all ranks with one of the values have ended")
+        elif odd.digest == usual.digest and odd.leaves == usual.leaves and self._tries < MAX_TRIES:
             self._tries += 1
-            self._search, self._selection = None, Selection(0, min(odd.leaves, usual.leaves))
+            self._search = None
+            self._request(Selection(0, odd.leaves))
         elif self._search is None:
-            self._search = Search(odd, usual, self._selection)
+            self._begin_search(odd, usual)
         else:
             self._search.received(odd, usual)
-        if self._search is not None:
-            self._selection, self._difference = self._search.next(), self._search.difference
+            self._follow(self._search)
         return self._groups if self._difference else ()
 
-    def _leave_out(self, ranks: str) -> None:
-        """Forget all steps, because a later one was compared or there are many; name the last one."""
-        for text, holders in [key for key in self._pending if key[1] == ranks]:
-            step = self._pending.pop((text, holders))
-            if step and not self._groups:
-                missing = label(list(self._expected(ranks) - step.keys()))
-                self._sentences = [f"not compared {escape_controls(text)}: {missing} did not report it"]
+    def _begin_search(self, odd: Value, usual: Value) -> None:
+        self._search = Search(odd, usual)
+        self._follow(self._search)
+
+    def _follow(self, search: Search) -> None:
+        self._difference = search.difference
+        self._request(search.next())
+
+    def _request(self, selection: Selection | None) -> None:
+        if selection != self._selection:
+            self._selection = selection
+            self._pending.clear()
+
+    def _note(self, sentence: str, key: str = "") -> None:
+        """Add a sentence, once."""
+        if (0, key or sentence) not in self._noted:
+            self._noted.add((0, key or sentence))
+            self._sentences.append(sentence)
+
+    def _leave_out(self, key: tuple[str, str]) -> None:
+        """Forget a step, which all ranks have reported, and earlier ones, which some of them have not."""
+        current = self._pending[key]
+        for earlier in [*itertools.takewhile(lambda each: each != key, self._pending)]:
+            if earlier[1] == key[1]:
+                missing = current.keys() - self._pending.pop(earlier).keys()
+                text = f"{label(list(missing))} reported a later step, but not {escape_controls(earlier[0])}"
+                if self._selection is None:
+                    self._note(f"not compared: {text}", key="not compared")
+        del self._pending[key]
 
 
 def watching_of(request: Watch, doubt: str = "") -> Watching:

@@ -78,17 +78,15 @@ class Search:
         )
 
     def _of_parts(self, first: Value, second: Value) -> None:
-        pairs = enumerate(zip(first.parts, second.parts, strict=False))
-        index = next((index for index, (one, other) in pairs if one != other), None)
-        if index is None:
+        parts = zip(part_selections(self._selection, first), first.parts, second.parts, strict=False)
+        self._next = next((selection for selection, one, other in parts if one != other), None)
+        if self._next is None:
             note = (
                 "the values keep changing"
                 if first.digest == second.digest
                 else "the checksums differ, but no differing part was found"
             )
             self._end(note, first.leaf)
-            return
-        self._next = part_selections(self._selection, first)[index]
 
     def _end(self, note: str, leaf: Leaf | None = None) -> None:
         self.difference = Difference(leaf.name if leaf else "", leaf.description if leaf else "", note=note)

@@ -18,7 +18,6 @@ from relay_core.agent_api.collectives import (
     Progress,
 )
 from relay_core.agent_api.questions import ReadProgress
-from relay_core.errors import ConfigurationError
 from relay_core.grouping import by_key
 from relay_core.json_values import count, items, mapping, text
 from relay_core.value_parsers import format_ranges
@@ -249,19 +248,6 @@ def begun_collectives() -> dict[str, int]:
         return {}
     most = sorted(counts, key=lambda name: -counts[name])[:MAX_GROUPS]
     return {f"{name} {format_ranges(members.get(name, ()))}": counts[name] for name in most}
-
-
-def begun_by_all() -> int:
-    """Return how many operations this process has begun in the default group, of which all ranks are members.
-
-    Raises:
-        ConfigurationError: there is no such group.
-    """
-    c10d = sys.modules.get("torch.distributed.distributed_c10d")
-    group = getattr(getattr(c10d, "GroupMember", None), "WORLD", None)
-    if group is None:
-        raise ConfigurationError("neither the optimizer nor torch.distributed counts the steps, so they have no number")
-    return _number(group)
 
 
 def read_progress(_question: ReadProgress) -> Progress:

@@ -1,88 +1,109 @@
 """Checksums of a value before the same steps of all ranks' optimizers, by which a client sees whether replicas differ.
 
-The ranks begin to watch at different moments, so each step needs a number that all of them have in common. It is the
-count that most optimizers, such as Adam, keep of their steps. The count may be in a device's memory, so it is read only
-at the first step and at those that are due. A step of other optimizers has the number of collective operations that the
-process has begun before it, which is equal in all ranks.
+The ranks begin to watch at different moments, so each step needs a name that all of them have in common. It contains
+the count that most optimizers, such as Adam, keep of their steps. The count may be in a device's memory, so it is read
+only at the first step and at those that are due. If several optimizers of a class take steps, as those of two networks
+do, the name also contains the shapes of the parameters; those with equal shapes cannot be distinguished.
 """
 
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
-from relay_agent.collectives.flight_recorder import begun_by_all
 from relay_agent.job.gevent_originals import time
 from relay_agent.trigger.expression import failure, forget_evaluation
-from relay_agent.values.contents import fingerprint, flatten
+from relay_agent.values.contents import fingerprint, flatten, hash_of
 from relay_core.agent_api.evaluation import Selection
 from relay_core.agent_api.watch import Compared
 from relay_core.value_parsers import format_ranges
 
 MAX_SECONDS = 10.0
 """Time limit for the checksums of a value."""
+MAX_UNCOUNTED = 3
+"""Steps without a count after which an optimizer does not count; the first one of Adam has none either."""
 
 
-class _Number(NamedTuple):
-    number: int
-    is_counted: bool
-    """Whether it is the optimizer's count of its steps, this one included; otherwise, it is that of collectives."""
+@dataclass
+class _Optimizer:
+    kind: str
+    shapes: str
+    """A checksum of the shapes of its parameters."""
+    number: int = 0
+    """The number of the last step; 0 if it is not known."""
+    uncounted: int = 0
 
 
 class CommonSteps:
     """The steps at which all ranks compute checksums.
 
     Args:
-        every: Returns n: a step is due if its number is a multiple of n, or has just passed one.
+        every: Returns n: a step is due if its number is a multiple of n.
+        remark: Shows a sentence to the user.
     """
 
-    def __init__(self, every: Callable[[], int]) -> None:
+    def __init__(self, every: Callable[[], int], remark: Callable[[str], None]) -> None:
         self._every = every
-        self._last: dict[int, _Number | None] = {}
-        """For each optimizer, the number of its last step, if it is known."""
+        self._remark = remark
+        self._known: dict[int, tuple[Any, _Optimizer]] = {}
+        """The optimizers by id, each with a weak reference that shows whether it still exists."""
 
     def is_due(self, optimizer: Any) -> bool:
-        """Return whether a step of an optimizer is due; also True if that is unknown, and `describe` raises why."""
-        key, every = id(optimizer), self._every()
-        is_first, last = key not in self._last, self._last.get(key)
-        self._last[key] = None
+        """Return whether a step of an optimizer is due."""
         try:
-            if last and last.is_counted and (last.number + 1) % every:
-                number = _Number(last.number + 1, is_counted=True)
-            elif is_first and _taken(optimizer) is None:  # it may count from now on
-                return False
-            else:
-                number = _number(optimizer)
+            return self._is_due(optimizer)
         except BaseException as raised:  # noqa: BLE001 - of an object of the job, or of one of its signal handlers
-            failure(raised)
+            self._remark(f"steps of an optimizer cannot be counted: {failure(raised)}")
             forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
-            return True
-        self._last[key] = number
-        if last is None or last.is_counted != number.is_counted:
             return False
-        return number.number // every > last.number // every
 
     def describe(self, optimizer: Any) -> str:
-        """Return the step that is due, in the same words in all ranks.
+        """Return the name of a step that is due."""
+        found = self._known[id(optimizer)][1]
+        same = [other for _, other in self._known.values() if other.kind == found.kind]
+        which = f" of the optimizer with shapes {found.shapes}" if len(same) > 1 else ""
+        return f"before {found.kind}.step() number {found.number}{which}"
 
-        Raises:
-            ConfigurationError: nothing counts the steps.
-        """
-        number, is_counted = self._last.get(id(optimizer)) or _number(optimizer)
-        which = f"number {number}" if is_counted else f"after {number} collective operations"
-        return f"before {type(optimizer).__name__}.step() {which}"
+    def _is_due(self, optimizer: Any) -> bool:
+        found = self._find(optimizer)
+        last, every = found.number, self._every()
+        if not last or (last + 1) % every == 0:
+            taken = _taken(optimizer)
+            found.uncounted += taken is None
+            found.number = 0 if taken is None else int(taken) + 1
+        else:
+            found.number = last + 1
+        if found.uncounted == MAX_UNCOUNTED:
+            self._remark(f"{found.kind} does not count its steps, so those of the ranks cannot be compared")
+        return bool(last) and found.number > last and found.number % every == 0 and self._is_unique(found)
+
+    def _is_unique(self, found: _Optimizer) -> bool:
+        self._known = {key: known for key, known in self._known.items() if known[0]() is not None}
+        same = [other for _, other in self._known.values() if (other.kind, other.shapes) == (found.kind, found.shapes)]
+        if len(same) > 1:
+            self._remark(f"{len(same)} optimizers of the kind {found.kind} have parameters of equal shapes")
+        return len(same) == 1
+
+    def _find(self, optimizer: Any) -> _Optimizer:
+        known = self._known.get(id(optimizer))
+        if known is not None and known[0]() is optimizer:
+            return known[1]
+        shapes = [tuple(parameter.shape) for group in optimizer.param_groups for parameter in group["params"]]
+        found = _Optimizer(type(optimizer).__name__, hash_of(repr(shapes))[:4])
+        self._known[id(optimizer)] = weakref.ref(optimizer), found
+        return found
 
 
 def _taken(optimizer: Any) -> Any:
-    """Return how many steps an optimizer has taken; None if it does not count."""
-    state: dict[str, Any] = next(iter(optimizer.state.values()), {})
-    return state.get("step")
-
-
-def _number(optimizer: Any) -> _Number:
-    taken = _taken(optimizer)
-    return _Number(begun_by_all(), is_counted=False) if taken is None else _Number(int(taken) + 1, is_counted=True)
+    """Return how many steps an optimizer has taken, by a parameter that this step will change; None if unknown."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                return optimizer.state.get(parameter, {}).get("step")
+    return None
 
 
 def compare(value: object, selection: Selection) -> Compared:

@@ -26,11 +26,9 @@ def not_finite(optimizer: Any) -> str:
     """Return which gradients of an optimizer are not finite, in one sentence; "" if all are, or cannot be read now.
 
     A step of which the optimizer skips the effect, because it has been given the infinities that a
-    `torch.amp.GradScaler` has found, does not count; nor does one that is recorded into a CUDA graph.
+    `torch.amp.GradScaler` has found, does not count.
     """
     torch: Any = sys.modules["torch"]
-    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-        return ""
     with torch.no_grad():
         found_inf = getattr(optimizer, "found_inf", None)
         if found_inf is not None and bool(found_inf):

@@ -93,7 +93,7 @@ class StepHooks:
         executed()
 
     def _before_step(self, optimizer: Any, _args: object, _kwargs: object) -> None:
-        if self._is_compiling():  # so that a compiled step contains nothing of this
+        if self._is_compiling() or _is_recorded():  # so that neither contains anything of this
             return
         try:
             for hook in self._hooks:
@@ -108,6 +108,12 @@ def is_loaded() -> bool:
     """Return whether the job has imported torch, completely, with its optimizers."""
     is_importing = getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False)
     return hasattr(sys.modules.get(MODULE), "Optimizer") and not is_importing
+
+
+def _is_recorded() -> bool:
+    """Return whether the operations are recorded into a CUDA graph, which must not wait for the device."""
+    cuda: Any = sys.modules["torch.cuda"]
+    return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
 
 
 def _caller(frame: FrameType) -> FrameType:

@@ -174,7 +174,7 @@ class Watches:
         if not is_loaded():
             watch.note = ""
             return
-        common = CommonSteps(lambda: watch.every)
+        common = CommonSteps(lambda: watch.every, watch.remark)
         is_due, find = (lambda _: True, not_finite) if watch.question.gradients else (common.is_due, common.describe)
         watch.place, watch.hooks = PLACE, [StepHook(watch.reached, watch.report, is_due, find)]
         is_reached = self._steps.set_hooks(self._hooks(StepHook))

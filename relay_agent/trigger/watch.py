@@ -99,7 +99,7 @@ class InstalledWatch:
         self._hold = hold
         self.place = self.note = self.error = self.ended = ""
         """As in `Watched`, but `note` is about the place."""
-        self._condition_note = ""
+        self._remark = ""
         self.hooks: Sequence[Hook | StepHook] = ()
         self.asking = threading.Lock()
         """Held while a question is being answered."""
@@ -245,11 +245,8 @@ class InstalledWatch:
             if not condition.value(frame, names):
                 return False
         except BaseException as raised:  # noqa: BLE001 - as above
-            note = f"the condition raises {failure(raised)}"
+            self.remark(f"the condition raises {failure(raised)}")
             forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
-            if not self._condition_note:
-                self._condition_note = note
-                self.wake()
             return False
         return (next(self._matched) - 1) % self.question.every == 0
 
@@ -261,6 +258,12 @@ class InstalledWatch:
             self.wake()
 
     # In any thread:
+
+    def remark(self, sentence: str) -> None:
+        """Show the user a sentence about the steps or the condition; only the first one counts."""
+        if not self._remark:
+            self._remark = sentence
+            self.wake()
 
     def wake(self) -> None:
         """End the wait of a question, if there is one, because the state has changed."""
@@ -308,7 +311,7 @@ class InstalledWatch:
         )
 
     def _state(self) -> tuple[str, ...]:
-        note = self._condition_note
+        note = self._remark
         if not note and (self._condition is not None or self.question.is_of_steps) and self._skipped():
             line = "the line is reached too often to evaluate the condition each time"
             what = "optimizers take steps too often to check each one" if self.question.is_of_steps else line

@@ -150,7 +150,7 @@ def _of_torch(value: Any, name: str, kind: str) -> Iterator[Leaf]:
 def _of_module(module: Any, name: str) -> Iterator[Leaf]:
     sharded = _sharded_by_fsdp1(module)
     for path, part in itertools.chain(module.named_parameters(), module.named_buffers()):
-        leaves = _of_torch(part, f"{name}.{path}" if name else path, "Tensor")
+        leaves = _of_torch(part, f"{name}.{path}" if name else path, (find_kind(type(part)) or ("", "Tensor"))[1])
         shard = f"{part.dtype} sharded by FSDP" if id(part) in sharded else ""
         yield from (leaf._replace(shard=shard) for leaf in leaves) if shard else leaves
 
@@ -252,10 +252,10 @@ class _Tensor(_Flat):
         self.size, self.item_size = int(tensor.numel()), int(tensor.element_size())
 
     def checksum(self, start: int, stop: int) -> bytes:
-        """Return sums of hash values, each of eight bytes and their place; a CPU needs half the time of `hashlib`.
+        """Return the sum of hash values, each of eight bytes and their place; a CPU needs half the time of `hashlib`.
 
-        The sums are computed on the tensor's device. Plain or weighted sums of the bits would not notice small changes
-        of several elements that cancel each other out.
+        The tensor's device computes it. A plain or weighted sum of the bits would not notice small changes of several
+        elements that cancel each other out.
         """
         torch: Any = sys.modules["torch"]  # there is a tensor, so the job has imported it
         flat = self.flat(start, stop)
@@ -266,15 +266,18 @@ class _Tensor(_Flat):
             data = data.new_zeros(len(data) + -len(data) % WORD)
             data[: self.item_size * len(flat)] = flat.view(torch.uint8)
         words = data.view(torch.int64)
-        places = torch.arange(min(len(words), SUMMED), dtype=torch.int64, device=flat.device) * GOLDEN
+        size = CPU_WORDS if flat.device.type == "cpu" else DEVICE_WORDS
+        places = torch.arange(min(len(words), size), dtype=torch.int64, device=flat.device)
         sums = []
-        for piece in words.split(SUMMED):
-            mixed = piece + places[: len(piece)]
+        for number, piece in enumerate(words.split(size)):
+            mixed = places[: len(piece)] + number * size
+            mixed *= GOLDEN
+            mixed += piece
             for factor in MIX:
                 mixed *= factor
                 mixed ^= mixed >> HALF
             sums.append(mixed.sum())
-        return repr(torch.stack(sums).tolist()).encode()
+        return str(int(torch.stack(sums).sum())).encode()
 
     def numbers(self, start: int, stop: int) -> Any:
         """Return elements as a flat numpy array of float64; for complex elements, return their magnitudes."""
@@ -292,8 +295,8 @@ PIECE = 16 * 1024 * 1024
 """Number of bytes of which a checksum is computed at once."""
 WORD, HALF = 8, 32
 """Bytes that are hashed together, and half as many bits."""
-SUMMED = 64 * 1024
-"""Number of hash values in one sum, which stay in the cache of a CPU."""
+CPU_WORDS, DEVICE_WORDS = 16 * 1024, 1024 * 1024
+"""How many words are hashed at once: on a CPU, so few stay in its cache, and torch uses no further threads."""
 GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 MIX = (0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64))
 """The constants of SplitMix64, as numbers with a sign (https://doi.org/10.1145/2714064.2660195)."""
@@ -318,6 +321,8 @@ def fingerprint(value: object, selection: Selection, until: float, ranks: str = 
         LookupError: the value has no such part.
     """
     leaves = [leaf._replace(shard="") if _is_common(leaf, ranks) else leaf for leaf in flatten(value)]
+    if len(leaves) == MAX_LEAVES:
+        raise ValueError(f"the value has {MAX_LEAVES:,} parts or more")
     stop = len(leaves) if selection.stop is None else min(selection.stop, len(leaves))
     chosen = leaves[selection.start : stop]
     if len(chosen) == 1:
@@ -327,7 +332,7 @@ def fingerprint(value: object, selection: Selection, until: float, ranks: str = 
     else:
         digests = [_of_leaf(leaf, None, until).digest for leaf in chosen]
         parts = [digests[first:last] for first, last in part_bounds(0, len(digests))]
-        found = Value(digest=_digest(*digests), parts=tuple(_digest(*part)[:PART_DIGITS] for part in parts))
+        found = Value(digest=hash_of(*digests), parts=tuple(hash_of(*part)[:PART_DIGITS] for part in parts))
     is_whole = selection == Selection()
     return replace(found, leaves=len(leaves), sharded=sum(bool(leaf.shard) for leaf in leaves) if is_whole else 0)
 
@@ -341,15 +346,17 @@ def _is_common(leaf: Leaf, ranks: str) -> bool:
 
 
 def _of_leaf(leaf: Leaf, elements: tuple[int, int] | None, until: float) -> Value:
+    if time.monotonic() > until:
+        raise TimeoutError
     if leaf.data is None or leaf.shard:
-        text = leaf.shard or leaf.text or _ADDRESS.sub("", repr(leaf.value))
-        return Value(digest=_digest(leaf.name, text), leaf=evaluation.Leaf(leaf.name, text[:MAX_SHOWN]))
+        text = leaf.shard or _ADDRESS.sub("", leaf.text or repr(leaf.value))
+        return Value(digest=hash_of(leaf.name, text), leaf=evaluation.Leaf(leaf.name, text[:MAX_SHOWN]))
     size = leaf.data.size
     start, stop = (0, size) if elements is None else (min(elements[0], size), min(elements[1], size))
     parts = [_digest_of_elements(leaf, first, last, until) for first, last in part_bounds(start, stop)]
     shown = tuple(leaf.data.show(start, stop)) if elements and stop - start <= MAX_PARTS else ()
     return Value(
-        digest=_digest(leaf.name, leaf.data.kind, *parts),
+        digest=hash_of(leaf.name, leaf.data.kind, *parts),
         parts=tuple(part[:PART_DIGITS] for part in parts),
         leaf=evaluation.Leaf(leaf.name, leaf.data.kind, size, shown),
     )
@@ -366,7 +373,8 @@ def _digest_of_elements(leaf: Leaf, start: int, stop: int, until: float) -> str:
     return hashed.hexdigest()
 
 
-def _digest(*texts: str) -> str:
+def hash_of(*texts: str) -> str:
+    """Return the checksum of texts."""
     hashed = hashlib.blake2b(digest_size=DIGEST_DIGITS // 2)
     for text in texts:
         hashed.update(text.encode(errors="backslashreplace") + b"\0")

@@ -36,6 +36,8 @@ _PART = re.compile(r"[^\s._/\\:|<>@'\-\x80-\ufffc\U00010000-\U0010ffff]+")
 _WORD = re.compile(
     r"[\"#(\[{]?(?:[a-z]+|[A-Z]+|[A-Z][a-z]+|(?:[A-Z][a-z]{2,}){2,3}|0*\d{1,5})?[\"(),;!?\]}]{,2}|[!-/:-@\[-`{-~]{1,3}"
 )
+_GROUPS = re.compile(r"[A-Za-z]{4}(?:[ -][A-Za-z]{4}){3,}")
+"""Passwords that services make for an application, and keys of licences, in groups of four letters."""
 _NUMBERED = re.compile(r"[A-Za-z][a-z]*\d{1,3}[a-z]?")
 _VALUE = re.compile(
     r"(?:sharedaccess|account|private|secret|access|api)[_-]?key[\"']?\s*[=:]|sharedaccesssignature|[?&;]sig="
@@ -76,6 +78,8 @@ def is_secret(name: str, text: str, *, is_in_program: bool = False) -> bool:
 def _consists_of_words(text: str) -> bool:
     if len(text.strip("<|>")) <= MAX_SHORT:
         return True
+    if _GROUPS.fullmatch(text):
+        return False
     parts = _PART.findall(text)
     is_path = (len(parts) > 1 or text[0] == "<") and not re.search(r"[\s-]", text)
     if max(map(len, parts), default=0) > MAX_WORD or (re.search("[0-9]", text) and not re.search("[a-z]{3}", text)):

@@ -60,7 +60,7 @@ ODD = r"first differs at '0\.weight' \[4, 4\] float32, element 9: (\S+) instead 
 
 
 async def test_one_bit_in_one_rank(relay: LocalRelay, tmp_path: Path) -> None:
-    """A weight of a rank that differs in one bit is noticed at the next step that is due, and the element is found."""
+    """A weight of a rank that differs in one bit is noticed by the next step that is due, and the element is found."""
     port = consecutive_ports(4)[0]
     async with torch_job(relay, tmp_path, port, "--debug-ranks", "none", source=SCRIPT, forked=True) as job:
         await until_registered(relay, tmp_path, 4)
@@ -78,7 +78,8 @@ async def test_one_bit_in_one_rank(relay: LocalRelay, tmp_path: Path) -> None:
         *_, differs, _usual, odd, usual = ended.stdout.splitlines()
         due = re.fullmatch(rf"{step}: rank 2       differs, checksum \w+ \(4 tensors and values\)", differs)
         assert due is not None, ended.stdout
-        assert int(due[1]) == (int((job.directory / "planted").read_text()) // 10 + 1) * 10
+        next_due = (int((job.directory / "planted").read_text()) // 10 + 1) * 10
+        assert next_due < int(due[1]) < next_due + 50  # confirmed by one of the next steps
         found = re.fullmatch(rf"{step}: rank 2       {ODD}", odd)
         assert found is not None, ended.stdout
         assert found[2] != found[3]
@@ -87,12 +88,11 @@ async def test_one_bit_in_one_rank(relay: LocalRelay, tmp_path: Path) -> None:
         assert [0, 0] == await job.finish()
 
 
-async def test_optimizer_that_does_not_count(relay: LocalRelay, tmp_path: Path) -> None:
-    """Steps of SGD are compared after equal numbers of collective operations; through a running client, as JSON."""
+async def test_comparison_as_json(relay: LocalRelay, tmp_path: Path) -> None:
+    """Each step is an object, through a running client, too."""
     port = consecutive_ports(4)[0]
-    source = SCRIPT.replace("AdamW", "SGD")
     async with (
-        torch_job(relay, tmp_path, port, "--debug-ranks", "none", source=source, forked=True) as job,
+        torch_job(relay, tmp_path, port, "--debug-ranks", "none", source=SCRIPT, forked=True) as job,
         running_client(relay, tmp_path, "--ports", f"{port}-{port + 3}"),
     ):
         await until_registered(relay, tmp_path, 4)
@@ -104,7 +104,7 @@ async def test_optimizer_that_does_not_count(relay: LocalRelay, tmp_path: Path) 
             (job.directory / "plant").touch()
             ended = await watching.finish()
         assert 0 == ended.status, ended
-        assert re.fullmatch(r"before SGD\.step\(\) after \d+ collective operations", equal["step"])
+        assert re.fullmatch(r"before AdamW\.step\(\) number \d+", equal["step"])
         [group] = equal["groups"]
         assert ([0, 1, 2, 3], 4) == (group["ranks"], group["leaves"])
         *_, found, last = map(json.loads, ended.stdout.splitlines())

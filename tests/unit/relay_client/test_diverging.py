@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay_client.diverging import MAX_STEPS, MAX_TRIES, SEARCHING, Diverging, watching_of
+from relay_client.diverging import MAX_PENDING, MAX_TRIES, Diverging, watching_of
 from relay_client.verbs.watch import Watch
 from relay_client.watching import Watching
 from relay_core.agent_api.evaluation import Leaf, Selection, Value
@@ -15,7 +15,11 @@ from relay_core.agent_api.watch import Compared, Hit
 from relay_core.records import encode
 
 WHOLE = Selection()
+AGAIN = Selection(0, 2)
+"""The whole value, requested in each step."""
 PARTS = {"leaves": 2, "parts": ("aaaaaa", "bbbbbb")}
+OTHER = {"parts": ("aaaaaa", "cccccc")}
+SEARCHING = "searching in the next steps for the first element that differs"
 
 
 def value(digest: str, **fields: Any) -> Value:
@@ -33,14 +37,24 @@ class Ranks:
     def __init__(self, ranks: int = 3, *, silent: tuple[int, ...] = ()) -> None:
         self.watching = Diverging("model")
         self._number = 0
-        self._all = [rank for rank in range(ranks) if rank not in silent]
+        self.all = [rank for rank in range(ranks) if rank not in silent]
         self._processes = ranks
 
-    def report(self, step: str, *values: Value | str, selection: Selection = WHOLE, ranks: str = "all") -> list[str]:
-        """Let ranks report a value, or an error, at a step; return the lines without their times."""
+    def report(
+        self, step: str, *values: Value | str, selection: Selection | None = None, ranks: str = "all"
+    ) -> list[str]:
+        """Let ranks report a value, or an error, at a step; return the lines without their times.
+
+        Args:
+            step: The step.
+            values: That of each rank; "" if it reports nothing.
+            selection: The part of the value; None for what the last request contains.
+            ranks: The ranks that hold the same.
+        """
+        selection = selection or self.watching.changes["selection"] or WHOLE
         self._number += 1
         entries = []
-        for rank in self._all:
+        for rank in self.all:
             found = values[rank] if rank < len(values) else None
             hits = []
             if isinstance(found, Value):
@@ -69,51 +83,92 @@ def test_equal_values() -> None:
 
 
 def test_search_for_the_element() -> None:
-    """If ranks differ, ever smaller parts are requested in the next steps, until the element is found."""
+    """A difference that is there again in a later step is shown; then ever smaller parts are requested."""
     ranks = Ranks()
-    other = value("22", parts=("aaaaaa", "cccccc"))
-    lines = ranks.report("step 1", value("11"), other, value("11"))
+    other = value("22", **OTHER)
+    assert [] == ranks.report("step 1", value("11"), other, value("11"))
+    assert AGAIN == ranks.watching.changes["selection"]
+    assert [] == ranks.report("step 2", value("11"), other, value("11"), selection=WHOLE)  # asked before
+    assert not ranks.watching.has_value
     assert [
-        "step 1: rank 1     differs, checksum 22 (2 tensors and values)",
-        "step 1: ranks 0,2  reference value, checksum 11 (2 tensors and values)",
-    ] == lines
+        "step 3: rank 1     differs, checksum 22 (2 tensors and values)",
+        "step 3: ranks 0,2  reference value, checksum 11 (2 tensors and values)",
+    ] == ranks.report("step 3", value("11"), other, value("11"))
     assert [SEARCHING] == ranks.watching.notes()
-    second = Selection(1, 2)
-    assert second == ranks.watching.changes["selection"]
-    assert [] == ranks.report("step 2", value("11"), other, value("11"))  # asked before
+    assert ranks.watching.has_value
+    assert Selection(1, 2) == ranks.watching.changes["selection"]
     leaf = Leaf("fc.weight", "[2] float32", 2)
-    assert [] == ranks.report(
-        "step 3",
-        value("3", leaf=leaf),
-        replace(other, digest="4", leaf=leaf, parts=("cccccc", "bbbbbb")),
-        value("3", leaf=leaf),
-        selection=second,
-    )
-    elements = ranks.watching.changes["selection"]
-    assert Selection(1, 2, (0, 1)) == elements
+    odd = replace(other, digest="4", leaf=leaf, parts=("cccccc", "bbbbbb"))
+    assert [] == ranks.report("step 4", value("3", leaf=leaf), odd, value("3", leaf=leaf))
+    assert Selection(1, 2, (0, 1)) == ranks.watching.changes["selection"]
     one, two = (replace(leaf, shown=(text,)) for text in ("0.1", "0.2"))
-    [odd, usual] = ranks.report(
-        "step 4", value("5", leaf=one), value("6", leaf=two), value("5", leaf=one), selection=elements
+    [odd_line, usual] = ranks.report("step 5", value("5", leaf=one), value("6", leaf=two), value("5", leaf=one))
+    assert "step 5: rank 1     first differs at 'fc.weight' [2] float32, element 0: 0.2 instead of 0.1" == odd_line
+    assert "step 5: ranks 0,2  reference value, checksum 11 (2 tensors and values)" == usual
+    assert "the watch has ended: the ranks differ" == ranks.watching.end
+    assert [] == ranks.report("step 6", value("11"), other, value("11"))
+
+
+def test_difference_that_is_not_confirmed() -> None:
+    """Values may be those of different steps, as after a restart, so the next step decides."""
+    ranks = Ranks(2)
+    assert [] == ranks.report("step 1", value("11"), value("22"))
+    assert ["step 2: ranks 0-1  equal, checksum 33 (2 tensors and values)"] == ranks.report(
+        "step 2", value("33"), value("33")
     )
-    assert "step 4: rank 1     first differs at 'fc.weight' [2] float32, element 0: 0.2 instead of 0.1" == odd
-    assert "step 4: ranks 0,2  reference value, checksum 11 (2 tensors and values)" == usual
-    assert ("the watch has ended: the ranks differ", True) == (ranks.watching.end, ranks.watching.has_value)
-    assert [] == ranks.report("step 5", value("11"), other, value("11"))
+    assert ["a difference in one step was not confirmed by the next one"] == ranks.watching.notes()
+    assert (False, "", {"selection": None}) == (ranks.watching.has_value, ranks.watching.end, ranks.watching.changes)
 
 
 def test_part_that_is_equal_again() -> None:
     """The search begins again with the whole value, in each step, and ends if that happens all the time."""
     ranks = Ranks(2)
-    ranks.report("step 0", value("11"), value("22", parts=("aaaaaa", "cccccc")))
-    assert [] == ranks.report("step 1", value("3"), value("3"), selection=Selection(1, 2))
-    assert Selection(0, 2) == ranks.watching.changes["selection"]
-    ranks.report("step 2", value("4"), value("5", parts=("cccccc", "bbbbbb")), selection=Selection(0, 2))
+    for number in (1, 2):
+        ranks.report(f"step {number}", value("11"), value("22", **OTHER))
+    assert Selection(1, 2) == ranks.watching.changes["selection"]
+    assert [] == ranks.report("step 3", value("3"), value("3"))
+    assert AGAIN == ranks.watching.changes["selection"]
+    ranks.report("step 4", value("4"), value("5", parts=("cccccc", "bbbbbb")))
     assert Selection(0, 1) == ranks.watching.changes["selection"]
     for number in range(MAX_TRIES):
-        selection = ranks.watching.changes["selection"]
-        lines = ranks.report(f"step {number + 3}", value("4"), value("4"), selection=selection)
+        lines = ranks.report(f"step {number + 5}", value("4"), value("4"))
     assert "rank 0  differs at the value: the values keep changing" in lines[0]
     assert "the watch has ended: the ranks differ" == ranks.watching.end
+
+
+def test_part_that_a_rank_does_not_have() -> None:
+    """A value with more parts is found although the common parts are equal."""
+    ranks = Ranks(2)
+    more = value("22", leaves=3, parts=("aaaaaa", "bbbbbb", "cccccc"))
+    for number in (1, 2):
+        ranks.report(f"step {number}", value("11"), more)
+    ranks.report("step 3", value("11"), value("11", leaves=3))
+    assert Selection(2, 3) == ranks.watching.changes["selection"]
+    leaf = Leaf("extra", "[2] float32", 2)
+    lines = ranks.report("step 4", value("0"), value("1", leaves=3, leaf=leaf))
+    assert "first differs at 'extra': missing instead of [2] float32" in lines[0]
+
+
+def test_rank_that_ends_during_the_search() -> None:
+    """Another rank with the same value takes its place; without any, the search ends."""
+    ranks = Ranks(4)
+    other = value("22", **OTHER)
+    for number in (1, 2):
+        ranks.report(f"step {number}", value("11"), value("11"), other, other)
+    ranks.all = [0, 1, 3]
+    leave(ranks, 2)
+    part = {"parts": ("cccccc",)}
+    assert [] == ranks.report("step 3", value("3"), value("3"), "", value("4", **part))
+    leave(ranks, 3)
+    lines = ranks.report("step 4", value("3"), value("3"))
+    assert "ranks 0-1  differs at the value: all ranks with one of the values have ended" in lines[0]
+
+
+def leave(ranks: Ranks, rank: int) -> None:
+    """Let a rank end."""
+    ranks.all = [each for each in ranks.all if each != rank]
+    entry = {"rank": rank, "port": 5678 + rank, "is_silent": True, "error": "has ended"}
+    ranks.watching.received({"ranks": [entry]})
 
 
 def test_replica_groups() -> None:
@@ -133,24 +188,48 @@ def test_rank_that_has_not_answered_yet() -> None:
 
 
 def test_step_that_a_rank_does_not_report() -> None:
-    """It is left out, and named, once a later step is compared, or if there are many."""
+    """It is left out, and named once, when a later step is compared."""
     ranks = Ranks()
     ranks.report("step 1", value("11"), value("11"))
     ranks.report("step 2", value("11"), value("11"), value("11"))
-    assert ["not compared step 1: rank 2 did not report it"] == ranks.watching.notes()
+    assert ["not compared: rank 2 reported a later step, but not step 1"] == ranks.watching.notes()
+    ranks.report("step 3", value("11"), value("11"))
+    ranks.report("step 4", value("11"), value("11"), value("11"))
     assert [] == ranks.watching.notes()
-    for number in range(MAX_STEPS + 1):
-        ranks.report(f"step {number + 3}", value("11"), value("11"))
-    [note] = ranks.watching.notes()
-    assert note.startswith("not compared step ")
 
 
-def test_two_optimizers_with_the_same_count() -> None:
-    """A rank that reports the same step again has begun the one of another optimizer."""
+def test_ranks_that_report_many_steps_at_once() -> None:
+    """Each step is compared although the answers of a node contain many."""
     ranks = Ranks(2)
-    ranks.report("step 1", value("11"))
-    ranks.report("step 1", value("12"))
-    assert ["step 1: ranks 0-1  equal, checksum 12 (2 tensors and values)"] == ranks.report("step 1", "", value("12"))
+    for number in range(100):
+        ranks.report(f"step {number}", value("11"))
+    lines = [ranks.report(f"step {number}", "", value("11")) for number in range(100)]
+    assert all(
+        line == [f"step {n}: ranks 0-1  equal, checksum 11 (2 tensors and values)"] for n, line in enumerate(lines)
+    )
+    assert [] == ranks.watching.notes()
+
+
+def test_steps_that_are_never_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a number of them is kept."""
+    monkeypatch.setattr("relay_client.diverging.MAX_PENDING", 10)
+    assert MAX_PENDING > 10
+    ranks = Ranks(2)
+    for number in range(100):
+        ranks.report(f"step {number}", value("11"))
+    assert 10 == len(ranks.watching._pending)
+
+
+def test_several_jobs() -> None:
+    """Ranks of several jobs are not compared with each other; a sentence shows how to choose one."""
+    ranks = Ranks(1)
+    hits = [encode(Hit(1, 1, 1e9, "step 1", compared=Compared(value(text), WHOLE, "all"))) for text in ("11", "22")]
+    entries = [{"rank": 0, "port": port, "process": "a 1", "place": "p"} for port in (5678, 5690)]
+    new = ranks.watching.received({"ranks": [{**entries[index], "hits": [hits[index]]} for index in range(2)]})
+    assert [] == ranks.watching.lines(new)
+    assert ["several jobs are connected; choose one by the ports of its processes, as in --ports 5678"] == (
+        ranks.watching.notes()
+    )
 
 
 def test_expression_that_fails() -> None:
@@ -161,9 +240,13 @@ def test_expression_that_fails() -> None:
 def test_texts_of_a_job() -> None:
     """What a job has put into its texts is a part of a line, and what only an agent may say is left out."""
     ranks = Ranks(2)
-    forged = Leaf("w\nforged: 1", "d\nforged: 2")
-    lines = ranks.report("s\nforged: 3", value("1", leaf=forged), value("2", leaf=forged, error="no", text="no"))
+    one, other = (Leaf("w\nforged: 1", f"d\nforged: {number}") for number in (2, 3))
+    lines = []
+    for number in (1, 2):
+        odd = value("2", leaves=1, leaf=other, error="no", text="no")
+        lines += ranks.report(f"s{number}\nforged: 3", value("1", leaves=1, leaf=one), odd)
     assert [] == [line for line in "\n".join(lines).splitlines() if line.startswith("forged")]
+    assert lines
     assert not any("no value" in line for line in lines)
 
 

@@ -99,3 +99,11 @@ def test_failure(error: str):
     found = Search(one, other)
     found.received(Value(error=error), other)
     assert error == found.difference.note if found.difference else None
+
+
+def test_impossible_parts():
+    """Parts that a value of this size does not have are left out."""
+    one, other = (Value(digest=last, leaves=1, parts=("aaaaaa", last)) for last in ("bbbbbb", "cccccc"))
+    found = Search(one, other)
+    assert found.difference is not None
+    assert "the checksums differ, but no differing part was found" == found.difference.note

@@ -337,6 +337,12 @@ WRAPS: tuple[Wrap, ...] = (
 )
 
 
+@pytest.mark.parametrize("text", ["eszy-cidp-yopu-mzgd", "ngje qfsm ojvj hhud", "ABCD-EFGH-IJKL-MNOP-QRST"])
+def test_groups_of_letters(text: str) -> None:
+    """Passwords that services make for an application are hidden although each group could be a word."""
+    assert {"token": HIDDEN} == _captured_variable("token", text)
+
+
 @settings(max_examples=400, deadline=None, phases=[Phase.generate])
 @given(st.lists(st.tuples(WORD, st.sampled_from(NAMES), st.sampled_from(WRAPS)), min_size=25, max_size=25))
 def test_secrets_by_name(planted: list[tuple[str, str, Wrap]]) -> None:

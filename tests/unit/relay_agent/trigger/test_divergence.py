@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,6 @@ from tests.support.machine.deadline import DEADLINE
 
 torch = pytest.importorskip("torch")
 
-NO_NUMBER = "neither the optimizer nor torch.distributed counts the steps, so they have no number"
 SHARDED = """
 import torch
 import torch.distributed as dist
@@ -92,13 +92,102 @@ def test_part_of_the_value(client: Client) -> None:
     assert "bias" == leaf.name
 
 
-def test_steps_that_nothing_counts(client: Client) -> None:
-    """Without a count and a process group, the watch ends with the reason, and the job continues."""
+def test_optimizer_that_does_not_count(client: Client) -> None:
+    """Its steps are never due, and a note names it; those of another optimizer are compared."""
     ask(client, every=2)
-    train(torch.optim.SGD, 3)
+    train(torch.optim.SGD, 4)
+    assert "SGD does not count its steps, so those of the ranks cannot be compared" == ask(client, every=2).note
+    train(torch.optim.AdamW, 5)
+    assert ["before AdamW.step() number 4"] == [hit.text for hit in ask(client, every=2).hits]
+
+
+def networks(*shapes: int) -> list[tuple[Any, Any]]:
+    """Return networks with these numbers of inputs, each with an optimizer."""
+    nets = [torch.nn.Linear(shape, 2) for shape in shapes]
+    return [(net, torch.optim.Adam(net.parameters())) for net in nets]
+
+
+def take_turns(pairs: list[tuple[Any, Any]], steps: int) -> None:
+    """Let optimizers take steps in turns."""
+    for _ in range(steps):
+        for net, optimizer in pairs:
+            net(torch.ones(1, net.in_features)).sum().backward()
+            optimizer.step()
+
+
+def test_several_optimizers(client: Client) -> None:
+    """Steps of optimizers of the same class have different names, if their parameters have different shapes."""
+    ask(client, every=2)
+    take_turns(networks(3, 4), 4)
+    first, second = (hit.text for hit in ask(client, every=2).hits)
+    shared = "before Adam.step() number 4 of the optimizer with shapes "
+    assert (True, True, True) == (first.startswith(shared), second.startswith(shared), first != second)
+
+
+def test_optimizers_with_equal_shapes(client: Client) -> None:
+    """Steps of optimizers with equal shapes are not compared, and a note reports that."""
+    ask(client, every=2)
+    take_turns(networks(3, 3), 4)
     answer = ask(client, every=2)
-    assert f"because the step cannot be checked: ConfigurationError: {NO_NUMBER}" == answer.ended
-    assert () == answer.hits
+    assert ((), "2 optimizers of the kind Adam have parameters of equal shapes") == (answer.hits, answer.note)
+
+
+def test_optimizer_that_is_made_again(client: Client) -> None:
+    """The steps of its successor are compared."""
+    ask(client, every=2)
+    take_turns(networks(3), 5)
+    take_turns(networks(3), 5)
+    assert ["before Adam.step() number 4"] * 2 == [hit.text for hit in ask(client, every=2).hits]
+
+
+def test_parameter_that_is_frozen_later(client: Client) -> None:
+    """The count is that of a parameter that the step changes."""
+    ask(client, every=4)
+    [(net, optimizer)] = networks(3)
+    take_turns([(net, optimizer)], 3)
+    net.weight.requires_grad_(False)
+    optimizer.zero_grad()
+    take_turns([(net, optimizer)], 6)
+    names = [f"before Adam.step() number {number}" for number in (4, 8)]
+    assert names == [hit.text for hit in ask(client, every=4).hits]
+
+
+def test_count_that_is_set_back(client: Client) -> None:
+    """After a checkpoint was loaded, steps are due by their new numbers."""
+    ask(client, every=3)
+    [(net, optimizer)] = networks(3)
+    take_turns([(net, optimizer)], 2)
+    saved = copy.deepcopy(optimizer.state_dict())
+    take_turns([(net, optimizer)], 2)
+    optimizer.load_state_dict(saved)
+    take_turns([(net, optimizer)], 5)
+    names = [f"before Adam.step() number {number}" for number in (3, 6)]
+    assert names == [hit.text for hit in ask(client, every=3).hits]
+
+
+def test_state_that_cannot_be_read(client: Client) -> None:
+    """A note reports it, and neither the job nor the watch ends."""
+    ask(client, every=2)
+    [(net, optimizer)] = networks(3)
+    optimizer.state = None
+    hook = sys.modules["torch.optim.optimizer"]._global_optimizer_pre_hooks
+    next(iter(hook.values()))(optimizer, (), {})
+    net(torch.ones(1, 3)).sum().backward()
+    next(iter(hook.values()))(optimizer, (), {})
+    answer = ask(client, every=2)
+    assert answer.note.startswith("steps of an optimizer cannot be counted: AttributeError: ")
+    assert "" == answer.ended
+
+
+def test_value_that_takes_too_long(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checksums are given up after their time limit, which ends the watch."""
+    monkeypatch.setattr("relay_agent.trigger.divergence.MAX_SECONDS", 0.0)
+    monkeypatch.setattr("relay_agent.trigger.watch.MAX_SECONDS", 0.0)
+    ask(client, every=2)
+    train(torch.optim.AdamW, 5)
+    answer = ask(client, every=2)
+    assert "TimeoutError" in answer.hits[0].error
+    assert answer.ended.startswith("because one evaluation took ")
 
 
 def test_expression_that_fails(client: Client) -> None:

@@ -148,11 +148,12 @@ async def test_comparison(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
     one, other = (Value(digest=text, leaves=2, parts=("aaaaaa", text)) for text in ("bbbbbb", "cccccc"))
     part = Selection(1, 2)
     ended = [replace(each, leaf=Leaf("w", text)) for each, text in ((one, "1"), (other, "2"))]
-    ranks = Ranks(monkeypatch, both(1, Selection(), one, one), both(2, Selection(), one, other), both(3, part, *ended))
+    differ = (both(number, selection, one, other) for number, selection in ((2, Selection()), (3, Selection(0, 2))))
+    ranks = Ranks(monkeypatch, both(1, Selection(), one, one), *differ, both(4, part, *ended))
     await asyncio.wait_for((watching := loop(Watch("diverge", "model", watch_id="w"))).run(), DEADLINE)
-    assert [None, None, part, None] == [request.selection for request in ranks.requests]
+    assert [None, None, Selection(0, 2), part, None] == [request.selection for request in ranks.requests]
     assert ("the watch has ended: the ranks differ", SUCCESS) == (watching.end, watching.status)
-    assert "step 3: rank 0  first differs at 'w': 1 instead of 2" in capfd.readouterr().out
+    assert "step 4: rank 0  first differs at 'w': 1 instead of 2" in capfd.readouterr().out
 
 
 async def test_silence(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
