@@ -203,7 +203,7 @@ async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], arguments: argpars
     tunnels.leads_to = lambda target: forwarder.leads_to(target.port) or (None if target.rank in ranks else False)
 
     async def attach_all() -> None:
-        async with tunnels, forwarder:
+        async with forwarder:
             with contextlib.suppress(RelayDebugError):  # waiting for the ranks raises those that last
                 await tunnels.discover_all(waits=False)
             targets = [target for agent in tunnels.roster for target in agent.targets]

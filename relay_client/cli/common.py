@@ -187,7 +187,7 @@ async def run_controlled(
 
     Args:
         command: The command's name, as `relay-client status` shows it.
-        tunnels: The tunnels that the body uses.
+        tunnels: The tunnels that the body uses, not yet entered.
         forwarder: The ports that the body opens.
         body: The command's work; cancelled when another program requests a stop, or when `idle_exit` has passed.
         idle_exit: Seconds without a connection to the ports, after which the command exits; None for no limit.
@@ -205,7 +205,8 @@ async def run_controlled(
         service = ControlService(client_id(command, tunnels.endpoint), tunnels, forwarder, logs)
         if watch is not None:
             await watch(service)
-        async with ControlServer(service), TaskSet() as background, contextlib.AsyncExitStack() as page:
+        # The page closes before the tunnels, so that it keeps showing the last states of the job.
+        async with ControlServer(service), tunnels, TaskSet() as background, contextlib.AsyncExitStack() as page:
             if ui_port is not None:
                 from relay_client.page.server import PageServer
 

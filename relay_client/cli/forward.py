@@ -212,21 +212,20 @@ async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:
     from relay_core.net.session.transport import TooManySessions
     from relay_core.net.tasks import TaskSet
 
-    async with tunnels:
-        try:
-            await tunnels.discover_once_permitted()
-            seen = tunnels.describe()
-        except NoListener as error:
-            seen = f"{error.sentence}; waiting for one ({error.hint})"
-        except TooManySessions as error:
-            seen = f"{error.sentence}; waiting for a place ({error.hint})"
-        async with forwarder:
-            opened = format_ports(forwarder.opened) if forwarder.opened else "without forwarded ports"
-            if taken := [local.port for local in forwarder.editor_ports]:
-                opened += f" ({format_ports(taken)} in use by another program)"
-            logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)
-            _warn_of_other_ports(tunnels.roster, forwarder)
-            tunnels.keep_searching()
-            async with TaskSet() as tasks, live_table(partial(table_rows, tunnels)):
-                tasks.spawn(forwarder.check_forwards(), name="check --forward")
-                await asyncio.Event().wait()
+    try:
+        await tunnels.discover_once_permitted()
+        seen = tunnels.describe()
+    except NoListener as error:
+        seen = f"{error.sentence}; waiting for one ({error.hint})"
+    except TooManySessions as error:
+        seen = f"{error.sentence}; waiting for a place ({error.hint})"
+    async with forwarder:
+        opened = format_ports(forwarder.opened) if forwarder.opened else "without forwarded ports"
+        if taken := [local.port for local in forwarder.editor_ports]:
+            opened += f" ({format_ports(taken)} in use by another program)"
+        logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)
+        _warn_of_other_ports(tunnels.roster, forwarder)
+        tunnels.keep_searching()
+        async with TaskSet() as tasks, live_table(partial(table_rows, tunnels)):
+            tasks.spawn(forwarder.check_forwards(), name="check --forward")
+            await asyncio.Event().wait()

@@ -160,7 +160,7 @@ async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort, within: flo
         logger.warning("waiting: %s", reason)
 
     async def print_url() -> None:
-        async with tunnels, forwarder:
+        async with forwarder:
             found = tunnels.search.wait_for(lambda: tunnels.agent_for(wanted), show_waiting)
             if await first_completed(found, timeout=within) is None:
                 raise _timed_out(wanted, within, reason)

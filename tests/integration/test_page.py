@@ -1,5 +1,6 @@
 """Facts about the server of the page, with a real relay, agents and HTTP connections."""
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -14,6 +15,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from relay_client.cli.forward import forward
 from relay_client.compare.groups import as_objects
 from relay_client.control.messages import EVENTS
 from relay_client.page import server
@@ -22,11 +24,12 @@ from relay_core.agent_api.collectives import ProcessCollectives
 from relay_core.agent_api.evaluation import Value
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.errors import LocalPortInUse
+from tests.support.machine import deadline
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.other_user import connecting_stranger, needs_second_user
 from tests.support.machine.ports import free_port
 from tests.support.machine.streams import echo, local_server
-from tests.support.network.fleet import node_of
+from tests.support.network.fleet import node_of, tunnels
 from tests.support.network.relay import LocalRelay
 from tests.support.systems.page import ServedPage, running_job_of, served_page
 
@@ -311,3 +314,35 @@ async def test_an_open_page_does_not_delay_the_end(relay: LocalRelay) -> None:
             with pytest.raises((aiohttp.ClientError, StopAsyncIteration)):
                 while True:
                     await anext(stream)
+
+
+async def test_the_last_states(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], relay: LocalRelay
+) -> None:
+    """While relay-client is being stopped, a page gets no state without the job: it keeps the last one."""
+    monkeypatch.setattr(server, "MIN_INTERVAL", 0.0)
+    switches = {"no_listen": False, "listen": False, "allow_terminate": False, "json": False}
+    arguments = argparse.Namespace(idle_exit=None, ui=free_port(), **switches)
+    async with node_of(relay, free_port(), rank=3), AsyncExitStack() as stack:
+        client = asyncio.ensure_future(forward(tunnels(relay), [free_port()], arguments))
+        stack.callback(client.cancel)
+        printed = ""
+
+        def is_printed() -> bool:
+            nonlocal printed
+            printed += capfd.readouterr().err
+            return "works once): " in printed
+
+        await deadline.until(is_printed)
+        link = urlsplit(printed.partition("works once): ")[2].split()[0])
+        http = await stack.enter_async_context(aiohttp.ClientSession(f"http://{link.netloc}"))
+        async with http.post("/session", data=link.fragment) as response:
+            key = {"Authorization": f"Bearer {(await response.json())['key']}"}
+        async with http.get("/updates", headers=key) as response:
+            with contextlib.suppress(aiohttp.ClientPayloadError):  # the page's server has closed the connection
+                has_begun = False
+                async for update in updates(response):
+                    if update["state"]["nodes"] and not has_begun:
+                        has_begun = client.cancel()
+                    assert not has_begun or update["state"]["nodes"], update["events"]
+        assert has_begun
