@@ -78,19 +78,21 @@ def _link_changes(old: Node | None, new: Node, now: float) -> Iterator[Event]:
 
 
 def _endings(old: Node, new: Node, now: float, former: Collection[TargetInfo]) -> Iterator[Event]:
-    """Yield an event for each target that is no longer announced, and for each end, which may be announced later."""
+    """Yield an event for each end, which may be announced later, and for each target that has left without one."""
     before, after = ({target.port: target for target in node.targets} for node in (old, new))
-    known, found = ({(one.port, one.pid): one.how for one in node.ended if one.is_final} for node in (old, new))
-    shared = shared_labels((*old.targets, *former, *new.targets))
+    known = {(one.port, one.pid) for one in old.ended if one.is_final}
+    found = {(one.port, one.pid): one for one in new.ended}
+    exited = (Target(one.port, one.rank, pid=one.pid) for one in new.ended)
+    named = {(target.port, target.pid): target for target in (*exited, *old.targets)}
+    shared = shared_labels((*named.values(), *former, *new.targets))
     for port in sorted(before.keys() - after.keys()):
         if (port, before[port].pid) not in found:
             about = _about(new, before[port], shared, now)
             yield replace(about, event="ended", text=f"{about.text} became unavailable{_pid(about)}")
-    for (port, pid), how in found.items():
-        if (port, pid) not in known:
-            target = before.get(port)
-            about = _about(new, target if target and target.pid == pid else Target(port, pid=pid), shared, now)
-            yield replace(about, event="ended", text=f"{about.text}{_pid(about)} {how}", reason=how)
+    for key, one in found.items():
+        if one.is_final and key not in known:
+            about = _about(new, named[key], shared, now)
+            yield replace(about, event="ended", text=f"{about.text}{_pid(about)} {one.how}", reason=one.how)
 
 
 def _pid(about: Event) -> str:

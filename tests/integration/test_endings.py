@@ -13,12 +13,13 @@ import pytest
 
 from relay_agent.job.paths import in_front
 from relay_client.dap import DapClient
+from relay_core.compat import timeout
 from tests.support.jobs.processes import gone
-from tests.support.jobs.running import agents_on, running_client, running_job
+from tests.support.jobs.running import access, agents_on, ranks_launcher, running_client, running_job, until_registered
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import free_port
-from tests.support.machine.programs import Program
-from tests.support.network.relay import LocalRelay
+from tests.support.machine.programs import Program, run
+from tests.support.network.relay import HC, LocalRelay
 
 END = "END"
 SCRIPT = """\
@@ -32,9 +33,21 @@ import sys
 if "node-agent" in sys.orig_argv:
     from relay_agent.node.in_agent import server
 
-    server.DRAIN_TIMEOUT = 3600.0
+    server.DRAIN_TIMEOUT = server.EXIT_TIMEOUT = 3600.0
 """
-"""A `sitecustomize` with which the agent keeps an exiting job until it regards the debug session as ended."""
+"""A `sitecustomize` with which the agent keeps an exiting job until it regards the debug session as ended, and waits
+for the exit of a process as long as it takes."""
+SLOW_EXIT = """\
+import os
+
+class Slow:
+    def __del__(self, open=os.open, read=os.read):
+        read(open("exit", 0), 1)
+
+slow = Slow()
+os.read(os.open("end", 0), 1)
+"""
+"""A script whose interpreter is being finalized until somebody writes to a pipe, as one with torch is for seconds."""
 
 
 @dataclass
@@ -104,6 +117,35 @@ async def test_the_editor_receives_how_the_job_has_ended(
         assert ("exited", {"exitCode": status}) == exited
         assert "restart" not in terminated[1]
         await scene.editor.request("disconnect", within=DEADLINE)
+
+
+async def test_a_rank_that_exits_slowly(relay: LocalRelay, tmp_path: Path) -> None:
+    """All commands regard it as ended from the same moment on; the only log line about it has its name and status."""
+    (script := tmp_path / "train.py").write_text(SLOW_EXIT)
+    (tmp_path / "sitecustomize.py").write_text(NO_LIMITS)
+    for pipe in ("end", "exit"):
+        os.mkfifo(tmp_path / pipe)
+    options = ("--debug-port", str(free_port()), "--debug-ranks", "none")
+    search, env = in_front(tmp_path, os.environ.get("PYTHONPATH")), access(relay, tmp_path, "send")
+
+    async def output(*command: str) -> str:
+        finished = await run("relay_client", "--hc", HC, *command, env=env)
+        return finished.stdout + finished.stderr
+
+    async with (
+        running_job(relay, script, *options, launcher=ranks_launcher(1), cwd=tmp_path, PYTHONPATH=search) as job,
+        running_client(relay, tmp_path, "--ports", str(free_port())) as client,
+    ):
+        await until_registered(relay, tmp_path, 1)
+        await asyncio.to_thread((tmp_path / "end").write_text, "x")
+        async with timeout(DEADLINE):
+            while "no matching process is registered" not in await output("eval", "1"):
+                pass
+        assert "no targets" in await output("targets")
+        assert job.process.returncode is None
+        await asyncio.to_thread((tmp_path / "exit").write_text, "x")
+        assert " rank 0 on " in await client.line("ended with status 0")
+        assert "became unavailable" not in client.stderr
 
 
 async def test_a_job_that_replaces_itself(relay: LocalRelay, tmp_path: Path) -> None:

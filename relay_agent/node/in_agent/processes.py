@@ -121,14 +121,14 @@ class Endings:
         """Store that a process is about to exit, with its uncaught exception."""
         self._put(process, error=error, is_final=False)
 
-    def ended(self, process: RegisteredProcess, status: int) -> None:
-        """Store the wait status of a process; if it has failed, with the exception stored by `exiting`."""
-        code = os.waitstatus_to_exitcode(status)
-        if code < 0:
+    def ended(self, process: RegisteredProcess, status: int | None) -> None:
+        """Store the wait status of a process, if known; unless it is 0, with the exception stored by `exiting`."""
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        if code is not None and code < 0:
             self._put(process, signal=-code)
         else:
             before = self.find(process)
-            error = before.error if before is not None and code > 0 else ""
+            error = before.error if before is not None and code != 0 else ""
             self._put(process, status=code, error=error)
 
     def replaced(self, process: RegisteredProcess, program: str) -> None:
@@ -274,8 +274,8 @@ class ProcessTable:
             if process.dump is not None:
                 process.dump.path.unlink(missing_ok=True)
 
-    def ended(self, process: RegisteredProcess, status: int) -> None:
-        """Announce the wait status of a process that has left."""
+    def ended(self, process: RegisteredProcess, status: int | None) -> None:
+        """Announce the wait status of a process that has left, or that it remains unknown."""
         self.endings.ended(process, status)
         self.on_change()
         ending = self.endings.find(process)

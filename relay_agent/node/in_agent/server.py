@@ -40,11 +40,8 @@ exited."""
 QUEUE_TIME = 1.0
 """Seconds for the processes in the socket's backlog to register."""
 STATUS_TIME = 0.5
-"""Seconds by which the announcement that a process has left is delayed. Its exit status is usually known by then, and
-both are announced together. An editor waits for 1 s before it regards the reason as unknown."""
-STATUS_TIME_AFTER_LEAVE = 2.5
-"""The delay after `Leave`, which is longer because finalizing an interpreter with torch takes longer. In this case, an
-editor waits for 5 s."""
+"""Seconds for which a process without `Leave` stays registered after it has left. Its exit status is usually known by
+then, and both are announced together. An editor waits for 1 s before it regards the reason as unknown."""
 DRAIN_TIMEOUT = 1.5
 """Maximum time in seconds that an exiting process waits for its debugger to receive the last bytes."""
 EXIT_TIMEOUT = 5.0
@@ -251,20 +248,19 @@ class _NodeServer:
         """Serve a process until it exits or closes its connection, and announce how it exited."""
         with ProcessExit(process.pid) as process_exit:
             await first_completed(self._listen(process, reader), process_exit.wait())
+            status = None
+            if program := await process.image.successor():
+                self._processes.endings.replaced(process, program)
+            elif not process.is_exiting:
+                status = await process_exit.status(within=STATUS_TIME)
             if process.was_displaced:
                 return
             self._processes.leave(process)  # another process may now register its port
             process.left()
-            status = None
-            if program := await process.image.successor():
-                self._processes.endings.replaced(process, program)
-            else:
-                within = STATUS_TIME_AFTER_LEAVE if process.is_exiting else STATUS_TIME
-                status = await process_exit.status(within=within)
             if status is None:
                 self._processes.on_change()
                 status = await process_exit.status(within=EXIT_TIMEOUT)
-            if status is not None:
+            if status is not None or process.is_exiting:
                 self._processes.ended(process, status)
 
     async def _listen(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:

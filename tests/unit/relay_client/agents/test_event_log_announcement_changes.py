@@ -182,13 +182,11 @@ def test_how_a_target_has_ended() -> None:
 
 
 def test_an_exit_status_that_is_known_later() -> None:
-    """A second line follows, with port and pid."""
-    exiting = replace(NODE, targets=(), endings=(Ending(5681, 44, is_final=False),))
-    assert ["rank 3 on node-1 became unavailable (pid 44)"] == [
-        event.text for event in agent_events(NODE, exiting, NOW)
-    ]
-    over = replace(exiting, endings=(Ending(5681, 44, status=3),))
-    assert ["port 5681 on node-1 (pid 44) ended with status 3"] == [
+    """The only line about the end is the one with the status, and it names the rank."""
+    exiting = replace(NODE, targets=(), endings=(Ending(5681, 44, is_final=False, rank=3),))
+    assert [] == list(agent_events(NODE, exiting, NOW))
+    over = replace(exiting, endings=(Ending(5681, 44, status=3, rank=3),))
+    assert ["rank 3 on node-1 (pid 44) ended with status 3"] == [
         event.text for event in agent_events(exiting, over, NOW)
     ]
 

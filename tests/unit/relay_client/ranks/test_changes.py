@@ -42,17 +42,20 @@ def test_a_tunnel_is_lost_resumed_and_over() -> None:
 
 
 def test_a_rank_changes_its_state_and_ends() -> None:
-    """State, details and process id matter, and a rank that is no longer announced is unavailable or has ended."""
+    """State, details and process id matter; a rank that is no longer announced is unavailable, or its end follows."""
     crashed = with_rank(kind="crashed", text="crashed: ValueError: no", state="crashed", detail="ValueError: no")
     assert [("state", "rank 3 on host-1 crashed: ValueError: no")] == texts(BEFORE, crashed)
     assert [("state", "rank 3 on host-1 has a new process: pid 44 -> 45")] == texts(BEFORE, with_rank(pid=45))
     unavailable = [("ended", "rank 3 on host-1 became unavailable (pid 44)")]
     assert unavailable == texts(BEFORE, with_node(targets=()))
     exiting = with_node(targets=(), ended=(Ended(5681, "has ended", 44, is_final=False),))
-    assert unavailable == texts(BEFORE, exiting)
+    assert [] == texts(BEFORE, exiting)
     killed = with_node(targets=(), ended=(Ended(5681, "was killed by SIGKILL", 44),))
     assert [("ended", "rank 3 on host-1 (pid 44) was killed by SIGKILL")] == texts(BEFORE, killed)
-    assert [("ended", "port 5681 on host-1 (pid 44) was killed by SIGKILL")] == texts(exiting, killed)
+    later = with_node(targets=(), ended=(Ended(5681, "was killed by SIGKILL", 44, rank=3),))
+    assert [("ended", "rank 3 on host-1 (pid 44) was killed by SIGKILL")] == texts(exiting, later)
+    twin = with_node(targets=(replace(RANK, port=5701),), ended=later.ended)
+    assert [("ended", "rank 3 on host-1 (port 5681) (pid 44) was killed by SIGKILL")] == texts(exiting, twin)[:1]
 
 
 def test_a_rank_that_was_restarted_and_has_crashed() -> None:

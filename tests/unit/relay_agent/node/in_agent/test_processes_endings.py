@@ -42,10 +42,13 @@ async def test_the_ending_that_an_editor_needs_is_announced() -> None:
         (FAILED, Ending(5678, 1, status=1, error="ValueError")),
         (SUCCEEDED, Ending(5678, 1, status=0)),
         (KILLED, Ending(5678, 1, signal=9)),
+        (None, Ending(5678, 1, error="ValueError")),
     ],
 )
-async def test_only_a_failure_has_an_exception(process: RegisteredProcess, status: int, expected: Ending) -> None:
-    """A process that has failed ended with the exception that it reported before; others ended without one."""
+async def test_only_a_failure_has_an_exception(
+    process: RegisteredProcess, status: int | None, expected: Ending
+) -> None:
+    """A process that has not succeeded ended with the exception that it reported before; others ended without one."""
     endings = Endings()
     endings.exiting(process, "ValueError")
     assert (Ending(5678, 1, error="ValueError", is_final=False),) == endings.announced()
