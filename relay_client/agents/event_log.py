@@ -34,6 +34,9 @@ MANY = 8
 """Maximum number of targets that are listed individually. If there are more, only the ports, the ranks, and the targets
 that have crashed or are held are listed."""
 
+FIRST_STOP = 10.0
+"""Seconds after a debugger has attached in which its stop is logged; later stops are too many, and it shows them."""
+
 
 @dataclass(frozen=True)
 class AgentEvent:
@@ -101,8 +104,18 @@ def _logged_text(event: Event, old: TargetInfo | None, new: TargetInfo | None, n
         return f"{event.text} after {duration(now - old.attachment.since)}"
     if event.state == State.WAITING.value:
         return ": ".join(filter(None, [event.text, _how_to_attach(new, now, leads_to)]))
-    is_known = event.state == State.RUNNING.value and old.state not in {State.WAITING, State.CRASHED}
-    return "" if is_known or event.event in {"stopped", "continued"} else event.text
+    if event.event in {"stopped", "continued"}:
+        return event.text if event.event == "stopped" and _is_first_stop(old, new) else ""
+    is_known = new.attachment is not None or old.state not in {State.WAITING, State.CRASHED}
+    return "" if is_known and event.state == State.RUNNING.value else event.text
+
+
+def _is_first_stop(old: TargetInfo, new: TargetInfo) -> bool:
+    """Return whether it has become known where a debugger that has just attached has stopped its target."""
+    held = new.attachment
+    if held is None or held.since is None or held.stopped_since is None or rank_view(old).place:
+        return False
+    return held.stopped_at != "" and held.stopped_since - held.since < FIRST_STOP
 
 
 def _peer_timeout(old: TargetInfo, new: TargetInfo, agent: AgentInfo) -> Iterator[AgentEvent]:

@@ -1,4 +1,4 @@
-"""Derives events, with their texts, from two consecutive records of a node. The log shows all but stops. No I/O."""
+"""Derives events, with their texts, from two consecutive records of a node. The log shows few of the stops. No I/O."""
 
 from __future__ import annotations
 

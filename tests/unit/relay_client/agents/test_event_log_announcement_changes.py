@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from relay_client.agents.event_log import (
+    FIRST_STOP,
     MAX_LINES,
     AgentEvent,
     EventLog,
@@ -154,6 +155,26 @@ def test_waiting_and_continuing() -> None:
     assert [text] == lines(state=State.WAITING, until=NOW + 39.9)
     waiting = replace(NODE, targets=(replace(RANK, state=State.WAITING),))
     assert ["rank 3 on node-1 is running"] == [event.text for event in agent_events(waiting, NODE, NOW)]
+
+
+def test_a_waiting_process_that_a_debugger_stops() -> None:
+    """The log states where the debugger stops it first; it does not state that the process is running before that."""
+    bob = replace(BOB, since=NOW)
+    stopped = replace(bob, is_stopped=True, stopped_since=NOW + 1)
+    steps = [
+        replace(RANK, state=State.WAITING),
+        replace(RANK, state=State.WAITING, attachment=bob),
+        replace(RANK, attachment=replace(bob, resumed_since=NOW + 1)),  # from the stop that pdb begins with
+        replace(RANK, attachment=stopped),
+        replace(RANK, attachment=replace(stopped, stopped_at="train.py:1")),
+        replace(RANK, attachment=replace(stopped, stopped_at="train.py:2", stopped_since=NOW + 2)),
+        replace(RANK, attachment=replace(bob, resumed_since=NOW + 3)),
+        replace(RANK, attachment=replace(stopped, stopped_at="train.py:9", stopped_since=NOW + FIRST_STOP)),
+    ]
+    nodes = [replace(NODE, targets=(step,)) for step in steps]
+    shown = ["rank 3 on node-1 is held by bob@laptop", "rank 3 on node-1 is stopped at train.py:1"]
+    assert shown == [event.text for pair in itertools.pairwise(nodes) for event in agent_events(*pair, NOW)]
+    assert shown == [event.text for event in agent_events(nodes[0], nodes[4], NOW)]
 
 
 def test_a_restart() -> None:
