@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -170,13 +171,13 @@ def describe_state(target: TargetInfo, now: float) -> str:
     return held if view.kind is Kind.RUNNING else f"{view.text}, {held}"
 
 
-def attachment_texts(agents: Iterable[AgentInfo], now: float) -> list[str]:
-    """Return a text for each target with an attachment: `rank 3 held by bob@laptop for 4 min`."""
+def attachment_texts(agents: Iterable[AgentInfo], now: float, before: float = math.inf) -> list[str]:
+    """Return a text for each target whose attachment began before a time: `rank 3 held by bob@laptop for 4 min`."""
     return [
         f"{target.label}{_which(target, agent.shared_labels)} {describe_state(target, now)}"
         for agent in agents
         for target in agent.targets
-        if target.attachment is not None
+        if target.attachment is not None and (target.attachment.since or 0.0) < before
     ]
 
 
@@ -304,10 +305,11 @@ class EventLog:
         return conflicts
 
     async def remind_of_attachments(self) -> NoReturn:
-        """Log at intervals which targets are held and by whom, until cancelled."""
+        """Log at intervals which targets are held, for a minute or longer, and by whom, until cancelled."""
         while True:
             await asyncio.sleep(REMINDER_INTERVAL)
-            if texts := attachment_texts(self.roster, time.time()):
+            now = time.time()
+            if texts := attachment_texts(self.roster, now, now - MINUTE):
                 logger.info("%s", "; ".join(texts))
 
     def _attachments(self, agent_id: AgentId) -> str:

@@ -1,5 +1,6 @@
 """Facts about the log lines for changes of agents and targets."""
 
+import asyncio
 import itertools
 import logging
 import time
@@ -7,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from relay_client.agents import event_log
 from relay_client.agents.event_log import (
     FIRST_STOP,
     MAX_LINES,
@@ -19,6 +21,7 @@ from relay_client.agents.event_log import (
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentInfo, Attachment, Ending, State, TargetInfo
 from relay_core.net.session.client import LinkState, LinkStatus
+from tests.support.machine.deadline import until
 
 NOW = 1000.0
 RANK = TargetInfo(5681, rank=3, pid=44, script="train.py", state=State.RUNNING, since=900.0)
@@ -86,6 +89,23 @@ def test_attaching_and_disconnecting() -> None:
         event.text for event in agent_events(before, NODE, NOW)
     ]
     assert ["rank 3 held by bob@laptop for 4 min"] == attachment_texts([before], NOW)
+
+
+async def test_reminders_of_attached_debuggers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A reminder leaves out a debugger that has just attached, because the line before it states that."""
+    monkeypatch.setattr(event_log, "REMINDER_INTERVAL", 0.0)
+    caplog.set_level(logging.INFO, "relay_client")
+    now, log = time.time(), EventLog(lambda: None)
+    ages = {5681: 250, 5682: 0}
+    log.announced(
+        replace(NODE, targets=tuple(TargetInfo(port, attachment=replace(BOB, since=now - ages[port])) for port in ages))
+    )
+    reminding = asyncio.ensure_future(log.remind_of_attachments())
+    await until(lambda: len(caplog.messages) > 1)
+    reminding.cancel()
+    assert "port 5681 held by bob@laptop for 4 min" == caplog.messages[1]
 
 
 def test_peers_that_do_not_wait_long() -> None:
