@@ -9,9 +9,9 @@ from pathlib import PurePosixPath
 
 from relay_client.agents.requests import NodeReply, ask_agents, with_absent
 from relay_client.agents.tunnels import Tunnels
+from relay_client.ranks.view import Kind, rank_view
 from relay_client.ui.text import format_ports
 from relay_core.agent_api import stacks
-from relay_core.agent_api.announcement import State
 from relay_core.agent_api.questions import NodeReplies, ReadStacks, Reply
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.foreign import escape_controls
@@ -23,8 +23,12 @@ from relay_core.value_parsers import format_ranges
 #
 # When a distributed job hangs, most ranks usually wait for a few others; the stacks of those few show the cause.
 
-WAITS = {State.WAITING: "waiting for a debugger", State.CRASHED: "held at an exception for a debugger"}
-"""Texts for processes in these states."""
+HELD = {
+    Kind.WAITING: "waiting for a debugger",
+    Kind.CRASHED: "held at an exception for a debugger",
+    Kind.STOPPED: "stopped by a debugger",
+}
+"""Texts for processes that a debugger, or the wait for one, holds."""
 _DEBUGGER = ("/debugpy/_vendored/", "/pydevd")
 """Parts of the paths of the debugger's files; at a breakpoint, the debugger's frames are a thread's innermost ones."""
 
@@ -39,16 +43,16 @@ class Process:
     """The logical port; None for an agent."""
     rank: int | None = None
     pid: int | None = None
-    waits: str = ""
-    """Why the process is waiting for a debugger; "" if it is not."""
+    held: str = ""
+    """How a debugger, or the wait for one, holds the process; "" if nothing holds it."""
 
     @classmethod
-    def of(cls, reply: Reply, host: str = "", *, waits: str = "") -> Process:
+    def of(cls, reply: Reply, host: str = "", *, held: str = "") -> Process:
         """Return the process of a reply; its text comes from a job, so control characters are escaped."""
         answer = reply.answer if reply.stacks is None else reply.stacks
         found = parse(ProcessStacks, answer or {"error": reply.error}, escape_controls)
         threads = tuple(map(_without_debugger, found.threads))
-        return cls(host, found._replace(threads=threads), reply.port, reply.rank, reply.pid, waits)
+        return cls(host, found._replace(threads=threads), reply.port, reply.rank, reply.pid, held)
 
     @property
     def main(self) -> ThreadStack | None:
@@ -101,11 +105,11 @@ class Group:
 
     @property
     def state(self) -> str:
-        """A text stating why and on which ports the processes are waiting for a debugger; "" if they are not."""
-        if not (waits := self.processes[0].waits):
+        """How a debugger, or the wait for one, holds the processes, and their ports; "" if nothing holds them."""
+        if not (held := self.processes[0].held):
             return ""
         ports = [process.port for process in self.processes if process.port is not None]
-        return f"{waits} on {format_ports(ports)}"
+        return f"{held} on {format_ports(ports)}"
 
     @property
     def place(self) -> str:
@@ -146,8 +150,8 @@ def _key(process: Process, *, all_threads: bool) -> object:
     if process.main is None:
         return process.host, process.stacks.error
     if all_threads:
-        return process.waits, _lines(process.main), tuple(sorted(_lines(thread) for thread in process.stacks.threads))
-    return process.waits, tuple(map(_lines, process.shown))
+        return process.held, _lines(process.main), tuple(sorted(_lines(thread) for thread in process.stacks.threads))
+    return process.held, tuple(map(_lines, process.shown))
 
 
 def _lines(thread: ThreadStack) -> tuple[tuple[str, int, str], ...]:
@@ -188,9 +192,9 @@ def read_replies(nodes: Iterable[NodeReply]) -> list[Process]:
     processes: list[Process] = []
     for node in nodes:
         host = escape_controls(node.agent.host)
-        waiting = {target.port: WAITS[target.state] for target in node.agent.targets if target.state in WAITS}
+        held = {target.port: HELD.get(rank_view(target).kind, "") for target in node.agent.targets}
         processes += [Process(host, ProcessStacks(error=node.error))] if node.error else []
-        processes += [Process.of(reply, host, waits=waiting.get(reply.port, "")) for reply in node.replies.processes]
+        processes += [Process.of(reply, host, held=held.get(reply.port, "")) for reply in node.replies.processes]
     return processes
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from relay_client.hang.reports import NOT_REGISTERED, Job, RankReport
 from relay_client.hang.verdict import IN_A_CALL, POINT_TO_POINT, GroupVerdict, JobVerdict, UnrecordedWait
-from relay_client.ranks.view import rank_view
+from relay_client.ranks.view import Kind
 from relay_client.ui.text import duration, format_ports, format_ranks, in_plural
-from relay_core.agent_api.announcement import State
 from relay_core.agent_api.collectives import Operation
 from relay_core.grouping import by_key
 from relay_core.value_parsers import format_ranges
@@ -171,24 +170,23 @@ def _unrecorded(wait: UnrecordedWait, verdict: JobVerdict) -> str:
 def _places(reports: Iterable[RankReport]) -> Iterator[str]:
     """Yield where ranks are, and what they are doing there: `rank 2 is at loader.py:8 in load (blocked in a call)`."""
     texts = {
-        report.rank: f"at {report.place}{_activity_remark(report)}"
+        report.rank: f"{_held(report) or 'is'} at {report.place}{_activity_remark(report)}"
         for report in reports
         if report.place and not report.silence
     }
     found = _by_text(texts, lambda rank: texts[rank])
     for text, ranks in found[:MAX_PLACES]:
-        yield f"{format_ranks(ranks)} {'is' if len(ranks) == 1 else 'are'} {text}"
+        yield f"{format_ranks(ranks)} {_agreeing(text, ranks)}"
     if more := sum(len(ranks) for _, ranks in found[MAX_PLACES:]):
         yield f"{more} other rank{'s are' if more > 1 else ' is'} elsewhere"
 
 
 def _held(report: RankReport) -> str:
     """Return how a debugger, or the wait for one, holds a rank; "" if nothing holds it."""
-    target = report.target
-    if target is not None and target.state is State.CRASHED:
+    if report.view.kind is Kind.CRASHED:
         return f"is held at an exception{_detail(report)}"
-    if target is not None and target.state is State.WAITING:
-        return rank_view(target).clause
+    if report.view.kind is Kind.WAITING:
+        return report.view.clause
     return "is stopped by a debugger" if report.is_stopped else ""
 
 
@@ -223,17 +221,14 @@ def _waiting_for_debuggers(job: Job, groups: Sequence[GroupVerdict]) -> Iterator
     if all(report.is_stopped for report in living):
         return
     named = {rank for group in groups for rank in (*group.missing, *group.unknown)}
-    waiting = {report.rank: report for report in living if _waits_for_debugger(report) and report.rank not in named}
+    at_start = (report for report in living if report.view.kind is Kind.WAITING)
+    waiting = {report.rank: report for report in at_start if report.rank not in named}
     for text, ranks in _by_text(waiting, lambda rank: _detail(waiting[rank])):
         ports = [report.target.port for rank in ranks if (report := waiting[rank]).target is not None]
         debugger = f"a debugger on {format_ports(ports)}"
         who = "other ranks" if len(living) > len(waiting) + 1 else "the other rank"
         verb, awaited = ("is", "that rank") if len(ranks) == 1 else ("are", "those ranks")
         yield f"{format_ranks(ranks)} {verb} waiting for {debugger}{text}; {who} may be waiting for {awaited}"
-
-
-def _waits_for_debugger(report: RankReport) -> bool:
-    return report.target is not None and report.target.state is State.WAITING
 
 
 def _detail(report: RankReport) -> str:
@@ -247,7 +242,7 @@ def _rows(job: Job, groups: Sequence[GroupVerdict]) -> Iterator[str]:
     for text, ranks in _by_text([report.rank for report in silent], lambda rank: job.ranks[rank].silence):
         yield f"{format_ranks(ranks)} {_agreeing(text, ranks)}"
     answered = [report for report in job.ranks.values() if report.collectives is not None and not report.silence]
-    asked = [report for report in answered if not _waits_for_debugger(report)]
+    asked = [report for report in answered if report.view.kind is not Kind.WAITING]
     problems = {report.rank: report.collectives.problem for report in asked if report.collectives}
     for text, ranks in _by_text([rank for rank, problem in problems.items() if problem], lambda rank: problems[rank]):
         yield f"{format_ranks(ranks)}: {text}"

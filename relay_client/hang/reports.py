@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from relay_client.agents.requests import NodeReply
 from relay_client.agents.roster import AbsentRank, absent_ranks, world_of
 from relay_client.ranks.endings import how_ended
+from relay_client.ranks.view import Kind, RankView, rank_view
 from relay_client.stacks import own_frame
-from relay_core.agent_api.announcement import Ending, State, TargetInfo
+from relay_core.agent_api.announcement import Ending, TargetInfo
 from relay_core.agent_api.collectives import ProcessCollectives, RasStatus, is_collective
 from relay_core.agent_api.questions import NO_ANSWER, Reply
 from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
@@ -60,11 +61,14 @@ class RankReport:
         return self.collectives.activity if self.collectives is not None else ""
 
     @property
+    def view(self) -> RankView:
+        """What the rank is doing according to its announcement."""
+        return rank_view(self.target) if self.target is not None else RankView(Kind.UNKNOWN)
+
+    @property
     def is_stopped(self) -> bool:
         """Whether a debugger has stopped the rank, or the rank is waiting for a debugger."""
-        if self.target is not None and self.target.state in {State.WAITING, State.CRASHED}:
-            return True
-        return self.activity == "stopped"
+        return self.view.kind in {Kind.WAITING, Kind.CRASHED, Kind.STOPPED} or self.activity == "stopped"
 
 
 @dataclass(frozen=True)

@@ -188,6 +188,8 @@ async def test_rank_at_a_breakpoint(relay: LocalRelay, tmp_path: Path) -> None:
             status, text = await job.verdict_that("stopped by a debugger")
             assert text.endswith(f"missing rank 1, which is stopped by a debugger at {place}")
             assert status == 16
+            stacks = await run("relay_client", "--hc", HC, "stacks", env=access(relay, tmp_path, "send"))
+            assert f", stopped by a debugger on port {job.port + 1}, in " in stacks.stdout
             async with await DapClient.connect("127.0.0.1", job.port, within=DEADLINE) as first:
                 await first.attach(breakpoints, within=DEADLINE)
                 second_thread = (await second.request("threads", {}, within=DEADLINE))["threads"][0]["id"]

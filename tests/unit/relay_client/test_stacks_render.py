@@ -1,12 +1,13 @@
 """Facts about how the stacks of ranks are grouped and shown."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from relay_client.agents.requests import NodeReply
 from relay_client.stacks import group, grouped_stacks, read_replies, show_stacks
-from relay_core.agent_api.announcement import AgentId, AgentInfo, State, TargetInfo
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo
 from relay_core.agent_api.questions import NodeReplies
 from relay_core.records import parse
 
@@ -106,6 +107,16 @@ def test_waiting_for_a_debugger():
     assert "2 ranks (0,2), waiting for a debugger on ports 5678,5680, in all_reduce " in "\n".join(lines)
     found = grouped_stacks(replies)
     assert ["", "waiting for a debugger on ports 5678,5680"] == [group["state"] for group in found]
+
+
+def test_stopped_by_a_debugger():
+    """A rank that a debugger has stopped is named as such, also at the same line as a rank that waits."""
+    found = reply(waiting(0), waiting(2), host="vm")
+    held = TargetInfo(5680, attachment=Attachment("bob@laptop", is_stopped=True))
+    found = replace(found, agent=replace(found.agent, targets=(TargetInfo(5678), held)))
+    titles = [line for line in show_stacks([found]).splitlines() if line.startswith("rank")]
+    assert titles[0].startswith("rank 0 on vm in all_reduce ")
+    assert titles[1].startswith("rank 2 on vm, stopped by a debugger on port 5680, in all_reduce ")
 
 
 def test_line_function_and_file_count():

@@ -1,7 +1,7 @@
 """Facts about what is known of each rank, from the responses of agents."""
 
 from relay_client.hang.reports import NOT_REGISTERED, NodeReply, RankReport, read_jobs
-from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, State, TargetInfo
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, Ending, State, TargetInfo
 from relay_core.agent_api.collectives import ProcessCollectives, RasStatus
 from relay_core.agent_api.questions import NodeReplies, Reply
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
@@ -128,6 +128,7 @@ def test_who_is_stopped() -> None:
     assert RankReport(0, collectives=ProcessCollectives(activity="stopped")).is_stopped
     assert RankReport(0, TargetInfo(1, state=State.WAITING)).is_stopped
     assert RankReport(0, TargetInfo(1, state=State.CRASHED)).is_stopped
+    assert RankReport(0, TargetInfo(1, attachment=Attachment("bob@laptop", is_stopped=True))).is_stopped
     assert not RankReport(0, TargetInfo(1, state=State.RUNNING), ProcessCollectives(activity="blocked")).is_stopped
 
 

@@ -50,6 +50,12 @@ def test_operation_that_is_not_recorded() -> None:
     ) == sentence
 
 
+def test_rank_that_a_debugger_holds() -> None:
+    """Of a rank that is in no such call, a debugger that has stopped it is named."""
+    (sentence,) = describe_job(judged(*WAITING, at(2, Frame("/job/train.py", 1, "<module>"), activity="stopped")))
+    assert sentence.endswith("; rank 2 is stopped by a debugger at train.py:1 in <module>")
+
+
 def test_operation_that_is_recorded() -> None:
     """A rank whose wait a group shows is not named twice."""
     known = replace(WAITING[0], collectives=WAITING[0].collectives._replace(groups=(group(6, 5),)))
