@@ -11,12 +11,14 @@ import argparse
 import asyncio
 import contextlib
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 
 from relay_client.dap import DapClient
 from relay_client.demo.environment import Sample
 from relay_core.errors import RelayDebugError
+from relay_core.net.tasks import first_completed
 from relay_core.program.console import print_error
 
 HERE = Path(__file__).resolve().parent
@@ -47,11 +49,27 @@ def main() -> int:
     with behind_relay([*agent, "--", *torchrun], ports=f"{first}-{last}", client=client, cwd=HERE) as job:
         if options.check:
             try:
-                asyncio.run(check(first))
+                asyncio.run(check_until_ended(job, first))
             except RelayDebugError as error:
                 print_error("run.py", error)
-                return 1
+                return exit_status(job) if job.poll() else 1
         return exit_status(job)
+
+
+async def check_until_ended(job: subprocess.Popen[bytes], first_port: int) -> None:
+    """Check a job as `check` does.
+
+    Raises:
+        RelayDebugError: as in `check`, or the job has ended before the check was complete.
+    """
+    await first_completed(check(first_port), ended(job))
+
+
+async def ended(job: subprocess.Popen[bytes]) -> None:
+    """Raise RelayDebugError when a job has ended."""
+    while job.poll() is None:  # noqa: ASYNC110 - a process without a loop has no event
+        await asyncio.sleep(0.1)
+    raise RelayDebugError(f"the job ended with status {exit_status(job)} before the check was complete")
 
 
 async def check(first_port: int) -> None:

@@ -61,6 +61,17 @@ async def test_check():
 
 @pytest.mark.e2e
 @needs_torch
+async def test_check_of_a_job_that_ends_at_its_start():
+    """`run.py --check` ends with the status of a job that has ended before a debugger could attach."""
+    first = free_ports(5)
+    options = ["--port", str(first), "--all-ranks", str(first + 4), "--debug-ranks", "nonsense"]
+    async with running(*CHECK, *options, cwd=SAMPLE, env=environment()) as check:
+        assert 2 == await check.finish()
+    assert "run.py: error: the job ended with status 2 before the check was complete" in check.output
+
+
+@pytest.mark.e2e
+@needs_torch
 async def test_hold_rank_3():
     """While rank 3 stands at a breakpoint the page's commands list all ranks, and show the others waiting for it."""
     first = free_ports(5)
