@@ -59,7 +59,7 @@ def check_launch_json(folder: Path, ports: Collection[int], option: str = "") ->
 
 
 def _configurations(text: str) -> list[dict[str, Any]]:
-    root = parse(text, str(FILE))
+    root = parse(text, str(FILE), hint="correct the file")
     found = items(mapping(root.data if root is not None else None).get("configurations"))
     return [each for each in found if isinstance(each, dict)]
 

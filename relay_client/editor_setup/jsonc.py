@@ -85,17 +85,21 @@ class _Token(NamedTuple):
     """Position after the token or comment before it."""
 
 
-def parse(text: str, name: str) -> Node | None:
+UNCHANGED = "correct the file; nothing has been changed"
+
+
+def parse(text: str, name: str, hint: str = UNCHANGED) -> Node | None:
     """Return the root of a document; None if the document contains only white space and comments.
 
     Args:
         text: The document.
         name: Its name, for errors.
+        hint: The hint of errors.
 
     Raises:
         ConfigurationError: the document is invalid.
     """
-    return _Parser(text, name).document()
+    return _Parser(text, name, hint).document()
 
 
 def line_of(text: str, position: int) -> int:
@@ -106,9 +110,10 @@ def line_of(text: str, position: int) -> int:
 class _Parser:
     """A recursive-descent parser with one token of lookahead."""
 
-    def __init__(self, text: str, name: str) -> None:
+    def __init__(self, text: str, name: str, hint: str) -> None:
         self._text = text
         self._name = name
+        self._hint = hint
         self._tokens = self._scan()
         self._token = next(self._tokens)
         self._depth = 0
@@ -190,7 +195,7 @@ class _Parser:
     def _fail_at(self, position: int, what: str) -> NoReturn:
         raise ConfigurationError(
             f"{self._name}, line {line_of(self._text, position)}: {what}",
-            hint="correct the file; nothing has been changed",
+            hint=self._hint,
         )
 
 

@@ -43,6 +43,14 @@ def test_the_deprecated_type_is_named(tmp_path: Path) -> None:
         check_launch_json(tmp_path, [])
 
 
+def test_a_broken_file(tmp_path: Path) -> None:
+    """The hint does not mention changes, because the check makes none."""
+    write(tmp_path, "{")
+    with pytest.raises(ConfigurationError, match="line 1: expected a name") as caught:
+        check_launch_json(tmp_path, [])
+    assert "correct the file" == caught.value.hint
+
+
 def test_a_listening_configuration_counts(tmp_path: Path) -> None:
     """With `listen`, the job connects to the editor on the port; comments are allowed."""
     write(
