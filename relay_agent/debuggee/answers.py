@@ -18,6 +18,7 @@ from relay_agent.debuggee.pydevd_patches import stopped_threads
 from relay_agent.debuggee.unreached import children
 from relay_agent.job.collective_timeouts import peer_timeout, raise_while_held
 from relay_agent.monitor.allocator import read_allocator
+from relay_agent.settings.environment import REGISTERED
 from relay_core.foreign import escape_controls
 
 if TYPE_CHECKING:
@@ -124,12 +125,15 @@ to the agent is at most 4 MiB long."""
 
 
 def read_environment(_question: ReadEnvironment) -> Environment:
-    """Return the environment variables as they are now, in the order of their names, without secrets."""
+    """Return the environment variables as they are now, in the order of their names, without secrets.
+
+    The variable that a process sets when it registers is left out: it differs between ranks in any job.
+    """
     from relay_agent.values.secrets import HIDDEN, is_secret  # noqa: PLC0415 - needed for this question only
     from relay_core.agent_api.questions import Environment  # noqa: PLC0415
 
     variables: dict[str, str] = {}
-    names, size = sorted(os.environ), 0
+    names, size = sorted(os.environ.keys() - {REGISTERED}), 0
     for name in names:
         value = os.environ.get(name)
         if value is None:  # deleted since then, by another thread

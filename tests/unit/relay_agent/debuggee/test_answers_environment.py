@@ -4,7 +4,14 @@ import pytest
 
 from relay_agent.debuggee import answers
 from relay_agent.debuggee.answers import read_environment
+from relay_agent.settings.environment import REGISTERED
 from relay_core.agent_api.questions import Environment, ReadEnvironment
+
+
+def test_a_variable_for_child_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable that differs between all registered processes is left out."""
+    monkeypatch.setattr(answers.os, "environ", {"A": "1", REGISTERED: "12 5678 rank 0"})
+    assert Environment({"A": "1"}) == read_environment(ReadEnvironment())
 
 
 def test_an_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
