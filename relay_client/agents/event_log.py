@@ -37,6 +37,8 @@ that have crashed or are held are listed."""
 
 FIRST_STOP = 10.0
 """Seconds after a debugger has attached in which its stop is logged; later stops are too many, and it shows them."""
+ROUNDED_FROM = 5 * MINUTE
+"""Seconds from which a remaining time is rounded to minutes; a shorter one would differ too much from the job's log."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,8 @@ def _how_to_attach(target: TargetInfo, now: float, leads_to: LeadsTo) -> str:
         what = f"to attach, run 'relay-client {which}'"
     if target.until is None:
         return what
-    left = target.until - now
-    return f"{what} within {duration(left + MINUTE / 2 if left > MINUTE else round(left))}"
+    left = max(0, round(target.until - now))
+    return f"{what} within {f'{left} s' if left < ROUNDED_FROM else duration(left + MINUTE / 2)}"
 
 
 def describe_agent(agent: AgentInfo, now: float) -> str:

@@ -173,6 +173,7 @@ def test_waiting_and_continuing() -> None:
     assert ["rank 3 on node-1 is waiting for a debugger: press F5 to attach to port 5681"] == lines(state=State.WAITING)
     text = "rank 3 on node-1 is waiting for a debugger: press F5 to attach to port 5681 within 40 s"
     assert [text] == lines(state=State.WAITING, until=NOW + 39.9)
+    assert [text.replace("40 s", "90 s")] == lines(state=State.WAITING, until=NOW + 89.6)
     waiting = replace(NODE, targets=(replace(RANK, state=State.WAITING),))
     assert ["rank 3 on node-1 is running"] == [event.text for event in agent_events(waiting, NODE, NOW)]
 
