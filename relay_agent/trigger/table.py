@@ -189,7 +189,7 @@ class Watches:
         watch.hooks = [Hook(place, watch.reached, watch.report) for place in places]
         notes = [self._engine.set_hooks(self._hooks(Hook))] if places else []
         if places:
-            watch.place = f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}"
+            watch.place = ", ".join(dict.fromkeys(map(str, places)))  # the versions of a function have equal names
             code, found = places[0][:2]
             outside = "" if code.co_flags & inspect.CO_OPTIMIZED else ", which is in no function"
             notes += [f"line {line} has no code, so line {found} is watched{outside}"] * (found != line)

@@ -37,6 +37,14 @@ def test_log_and_place(watched: Watched) -> None:
     assert ["alice is watching train.py:3"] == client.logged
 
 
+def test_versions_of_a_function(watched: Watched) -> None:
+    """The place in several versions of a function, such as those before and after a push, is named once."""
+    train, client = watched(SOURCE)
+    module = FunctionType(compile(SOURCE, str(train.path), "exec"), {})
+    assert "step train.py:3" == client.ask("here").place
+    assert "<module>" == module.__code__.co_name
+
+
 def test_line_without_code(watched: Watched) -> None:
     """The note names the line that is watched instead, if there is one."""
     _, client = watched(SOURCE)
