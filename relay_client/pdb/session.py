@@ -215,7 +215,8 @@ class Session(DebugSession):
         """
         if self.running or not self.frames:
             pause = "for the stop" if self.is_pausing else "until it stops, then press Ctrl-C to pause it"
-            raise NotStopped("the job is running", hint=f"enter 'c' to wait {pause}")
+            look = "; 'w' shows the stack, and 'relay-client stacks --locals' its variables" * self.is_pausing
+            raise NotStopped("the job is running", hint=f"enter 'c' to wait {pause}{look}")
 
     @property
     def frame(self) -> Frame:

@@ -26,7 +26,10 @@ async def test_job_in_c_code(tmp_path):
         assert "the job is running C code and will stop when it returns to Python" in shown
         assert f"> {found.script}(4)wait()" in shown
         assert f"  {found.script}(4)wait()" in await terminal.ask("w", PROMPT)
-        assert "*** the job is running. hint: enter 'c' to wait for the stop\n" == await terminal.ask("p 1", PROMPT)
+        assert (
+            "*** the job is running. hint: enter 'c' to wait for the stop; 'w' shows the stack, and "
+            "'relay-client stacks --locals' its variables\n"
+        ) == await terminal.ask("p 1", PROMPT)
         terminal.type("c\n")
         await terminal.expect("c\n")
         await terminal.interrupt(PROMPT)

@@ -124,7 +124,10 @@ async def test_a_response_that_cannot_be_read(ask, body):
 @pytest.mark.parametrize(
     ("pause", "hint"),
     [
-        (True, "enter 'c' to wait for the stop"),
+        (
+            True,
+            "enter 'c' to wait for the stop; 'w' shows the stack, and 'relay-client stacks --locals' its variables",
+        ),
         (False, "enter 'c' to wait until it stops, then press Ctrl-C to pause it"),
     ],
 )
