@@ -279,9 +279,9 @@ class EventLog:
         if status.state is LinkState.CONNECTED:
             round_trip = f", round trip {status.round_trip * 1000:.1f} ms" if status.round_trip is not None else ""
             # A command that shows only warnings has shown the interruption, so it also shows the end of it.
-            is_over = agent_id in self._interrupted and not logger.isEnabledFor(logging.INFO)
-            level = logging.WARNING if is_over else logging.INFO
-            logger.log(level, "tunnel to %s: connected%s%s", name, round_trip, attachments)
+            if logger.isEnabledFor(logging.WARNING if agent_id in self._interrupted else logging.INFO):
+                text = f"tunnel to {name}: connected{round_trip}{attachments}"
+                logger.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, text, (), None))
             self._interrupted.discard(agent_id)
         elif status.state is LinkState.OVER:
             self._interrupted.discard(agent_id)

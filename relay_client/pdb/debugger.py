@@ -203,6 +203,12 @@ class Screen:
             if len(self._unfinished) > MAX_UNFINISHED:
                 self._flush()
 
+    def write(self, text: str) -> None:
+        """Show lines of this program's log above the prompt; they are printable already."""
+        with self._lock:
+            self._flush()
+            self._write(text)
+
     def _flush(self) -> None:
         if self._unfinished:
             self._write(terminal_text(f"{self._unfinished}\n", is_output=True))

@@ -10,6 +10,7 @@ import concurrent.futures
 import contextlib
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -22,6 +23,7 @@ from relay_client.editor.notices import PAUSE_TIMEOUT
 from relay_client.pdb.breakpoints import parse_initial
 from relay_client.pdb.commands import REPEATABLE, execute, is_quit, split
 from relay_client.pdb.debugger import RUNNING, Connect, Debugger, Screen
+from relay_client.ui.background import log_to
 from relay_core.net.tasks import cancel_and_wait
 
 T = TypeVar("T")
@@ -76,7 +78,9 @@ def run_pdb(
     async def begin(debugger: Debugger) -> None:
         await debugger.begin(stop=stop, crashed=loop.crashed, breakpoints=initial, replaced=loop.replaced)
 
-    with contextlib.suppress(_Terminated), _termination_signals(), _LoopThread(connection, screen) as loop:
+    is_terminal = screen.is_terminal and sys.stdout.isatty() and sys.stderr.isatty()
+    log = log_to(screen) if is_terminal else contextlib.nullcontext()
+    with log, contextlib.suppress(_Terminated), _termination_signals(), _LoopThread(connection, screen) as loop:
         session = loop.debugger.session
         prompt = _Prompt(loop, f"({title}) ")
         try:

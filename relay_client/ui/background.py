@@ -30,11 +30,17 @@ def stderr_in_background() -> Iterator[None]:
 @contextlib.contextmanager
 def stderr_to(stream: Any) -> Iterator[None]:
     """Write what is written to stderr, and the log, to another text stream during a block."""
+    with log_to(stream), contextlib.redirect_stderr(stream):
+        yield
+
+
+@contextlib.contextmanager
+def log_to(stream: Any) -> Iterator[None]:
+    """Write the log to another stream, of which only `write` is used, during a block."""
     handlers = [h for h in logging.getLogger("relay_client").handlers if isinstance(h, logging.StreamHandler)]
     before = [handler.setStream(stream) for handler in handlers]
     try:
-        with contextlib.redirect_stderr(stream):
-            yield
+        yield
     finally:
         for handler, own in zip(handlers, before, strict=True):
             handler.setStream(own)

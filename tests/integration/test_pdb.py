@@ -1,11 +1,14 @@
 """Facts about the terminal debugger: a real debugpy, on a real terminal or with commands from a pipe."""
 
+import asyncio
+import os
+
 import pytest
 
 from tests.support.debuggers.debuggee import LINE, debuggee
-from tests.support.debuggers.pdb_jobs import LOOP, PROMPT, looping, pdb, scripted
+from tests.support.debuggers.pdb_jobs import LOOP, PDB, PROMPT, looping, pdb, scripted
 from tests.support.machine.deadline import DEADLINE
-from tests.support.machine.terminal import CTRL_C, CTRL_D
+from tests.support.machine.terminal import CTRL_C, CTRL_D, on_terminal
 
 
 async def test_two_sessions_at_a_terminal(tmp_path):
@@ -59,6 +62,35 @@ async def test_keys_at_the_prompt(tmp_path):
         assert status == 0
         assert "detached; rank 0 continues" in rest
         await found.runs_on()
+
+
+LOGS = """
+import logging, threading
+from relay_core.program.console import configure_logging
+
+def log():
+    with open(sys.argv[3]) as pipe:
+        pipe.read()
+    logging.getLogger("relay_client").warning("tunnel lost")
+
+configure_logging("relay-client")
+threading.Thread(target=log, daemon=True).start()
+"""
+
+
+async def test_log_line_at_the_prompt(tmp_path):
+    """A line of the log appears above the prompt and what was typed there."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    async with looping(tmp_path) as found, on_terminal(LOGS + PDB, str(found.port), "{}", str(pipe)) as terminal:
+        await terminal.expect(PROMPT)
+        terminal.type("p 1")
+        await terminal.expect("p 1")
+        await asyncio.to_thread(pipe.write_text, "now")
+        assert (await terminal.expect(f"{PROMPT}p 1")).startswith("\r\x1b[Krelay-client: warning: tunnel lost\n")
+        terminal.type("\n")
+        await terminal.expect(PROMPT)
+        terminal.type("q\n")
+        assert 0 == (await terminal.finish())[0]
 
 
 @pytest.mark.parametrize("leave", ["q\n", CTRL_D])

@@ -328,8 +328,9 @@ def test_alarms_of_alternating_states(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize(("level", "shown"), [(logging.WARNING, [2, 1]), (logging.INFO, [1, 2, 1])])
 def test_a_tunnel_that_was_interrupted(caplog: pytest.LogCaptureFixture, level: int, shown: list[int]) -> None:
-    """A command that shows only warnings shows once that an interrupted tunnel is connected again."""
+    """A command that shows only warnings shows once, as no warning, that an interrupted tunnel is connected again."""
     caplog.set_level(level, "relay_client")
+    caplog.handler.setLevel(logging.NOTSET)
     log = EventLog(lambda: None)
     log.announced(NODE)
     caplog.clear()
@@ -337,5 +338,6 @@ def test_a_tunnel_that_was_interrupted(caplog: pytest.LogCaptureFixture, level: 
         log.link_changed(NODE.id, LinkStatus(state, NOW))
     is_connected = [message == "tunnel to node-1/1a2b3c4d: connected" for message in caplog.messages]
     assert shown == [len(list(group)) for _, group in itertools.groupby(is_connected)]
+    assert is_connected == [record.levelno == logging.INFO for record in caplog.records]
     log.link_changed(NODE.id, LinkStatus(LinkState.CONNECTED, NOW))
     assert len(caplog.messages) == sum(shown) + (level == logging.INFO)
