@@ -109,6 +109,7 @@ def functions_of(filename: str, modules: Iterable[ModuleType]) -> dict[str, list
     """Return all functions of these modules and of this process that were defined in a file, by qualified name."""
     found = all_functions() | {id(each): each for module in modules for each in _reachable(vars(module), set())}
     own = [each for each in found.values() if each.__code__.co_filename == filename]
+    own = [each for each in own if each.__code__.co_flags & inspect.CO_OPTIMIZED]  # no running module or class
     names = _qualified_names(own)
     return by_key((names[id(function.__code__)], function) for function in own)
 
@@ -167,6 +168,12 @@ def _qualified_names(functions: list[FunctionType]) -> dict[int, str]:
     return {code: inner.get(code, name) for code, name in names.items()}
 
 
+def module_frames(filename: str) -> list[FrameType]:
+    """Return the frames that are executing the top level of a file."""
+    frames = (frame for _, frame in all_frames())
+    return [each for each in frames if (each.f_code.co_name, each.f_code.co_filename) == ("<module>", filename)]
+
+
 def running_codes(
     codes: Sequence[CodeType], threads: Mapping[int | None, str], without: FrameType | None = None
 ) -> list[tuple[int, str]]:
@@ -181,8 +188,8 @@ def running_codes(
     ids = {*map(id, codes)}
     for ident, frame in all_frames():
         if (code := code_id(frame)) in ids and frame is not without:
-            found.append((code, f"is running at {_place(frame)} in {threads.get(ident, 'a thread')}"))
-    return [*found, *((code_id(frame), f"is suspended at {_place(frame)}") for frame in suspended_frames(codes))]
+            found.append((code, f"is running at {place_of(frame)} in {threads.get(ident, 'a thread')}"))
+    return [*found, *((code_id(frame), f"is suspended at {place_of(frame)}") for frame in suspended_frames(codes))]
 
 
 def calls_outside_loops(frame: FrameType) -> list[FrameType]:
@@ -206,7 +213,13 @@ _ENDS |= {"JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_IN
 
 
 def _is_in_loop(frame: FrameType) -> bool:
-    """Return whether a frame may execute its current instruction again, also after an exception.
+    """Return whether a frame may execute its current instruction again."""
+    now, *later = steps_ahead(frame)
+    return any(step is now for step in later)
+
+
+def steps_ahead(frame: FrameType) -> list[dis.Instruction]:
+    """Return the current instruction of a frame, and those that it may execute after it, also after an exception.
 
     The order of the instructions does not show that: from Python 3.12, handlers of exceptions are at the end, and jump
     back to what follows their statement.
@@ -216,8 +229,8 @@ def _is_in_loop(frame: FrameType) -> bool:
     handlers = _handlers(frame.f_code, steps)
     here = sum(step.offset <= frame.f_lasti for step in steps) - 1  # which may be between two of them, after a cache
     seen: set[int] = set()
-    waiting = [here] if here >= 0 else []
-    while waiting and here not in seen:
+    waiting = [max(0, here)]
+    while waiting:
         step = steps[index := waiting.pop()]
         targets = {target for start, end, target in handlers if start <= step.offset < end}
         targets |= {step.argval} if step.opcode in _JUMPS else set()
@@ -226,7 +239,7 @@ def _is_in_loop(frame: FrameType) -> bool:
         following |= {index + 1} if step.opname not in _ENDS else set()
         waiting += following - seen
         seen |= following
-    return here in seen
+    return [steps[index] for index in (max(0, here), *sorted(seen))]
 
 
 def _handlers(code: CodeType, steps: Iterable[dis.Instruction]) -> list[tuple[int, int, int]]:
@@ -280,7 +293,8 @@ def _stem(path: str) -> str:
     return PurePath(path).name.partition(".")[0]
 
 
-def _place(frame: FrameType) -> str:
+def place_of(frame: FrameType) -> str:
+    """Return where a frame is: `train.py:41`."""
     return f"{PurePath(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 

@@ -20,8 +20,8 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from relay_agent.job.paths import start_time
+from relay_agent.push.loaded_code import module_frames
 from relay_agent.push.new_file import NewFile, NewFunction, bound_names, constant, is_immutable, qualified_codes
-from relay_agent.stacks.in_process import all_frames
 
 # An in-place change to one function: its code, defaults and docstring.
 
@@ -151,9 +151,7 @@ def cached_constants(path: str) -> dict[str, object]:
 
 def running_constants(filename: str) -> dict[str, object]:
     """Return the constants of a file whose top level is being executed, as `constants_of` does; {} for any other."""
-    codes = (frame.f_code for _, frame in all_frames())
-    top_level = ("<module>", filename)
-    return next((constants_of(code) for code in codes if (code.co_name, code.co_filename) == top_level), {})
+    return next((constants_of(frame.f_code) for frame in module_frames(filename)), {})
 
 
 def constants_of(code: CodeType) -> dict[str, object]:

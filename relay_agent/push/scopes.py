@@ -15,11 +15,13 @@ import ast
 import dis
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from types import FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from relay_agent.push.new_file import Definition, NewFile, assigned_constant, bound_names
-from relay_agent.push.old_file import OldFile
+from relay_agent.push.loaded_code import module_frames, place_of, steps_ahead
+from relay_agent.push.new_file import Definition, NewFile, assigned_constant, bound_names, qualified_codes
+from relay_agent.push.old_file import OldFile, is_equivalent
+from relay_core.errors import ConfigurationError
 from relay_core.grouping import by_key
 
 # Which statements in a class body are not plain assignments, because something else than `type` interprets them.
@@ -211,12 +213,57 @@ class Scope:
         self._unset = _unset.setdefault((new.filename, module.__name__), {})
         self._assigned = {name for found in live.values() for each in found for name in _globals_set(each)}
         """Global names that functions in the file assign: these are state, and differ between ranks."""
+        self.ahead: set[str] = set()
+        """Names that the process does not have yet, and that the running top level of the module will define."""
+        for frame in module_frames(new.filename):
+            self._check_ahead(frame)
+
+    def _check_ahead(self, frame: FrameType) -> None:
+        """Refuse the push if the running top level of the module may still execute an old definition.
+
+        It would replace the new one, and this rank would then execute other code than the others. A definition that has
+        not changed is left to the top level, so that decorators and imports are executed once, and in their order.
+        """
+        code, steps = frame.f_code, steps_ahead(frame)
+        lines = {offset: line or 0 for start, stop, line in code.co_lines() for offset in range(start, stop, 2)}
+        stored = {each.argval: lines[each.offset] for each in steps if each.opname in {"STORE_NAME", "STORE_GLOBAL"}}
+        loaded = code.replace(co_consts=tuple(each.argval for each in steps if isinstance(each.argval, CodeType)))
+        outdated = {}
+        for name, found in qualified_codes(loaded):
+            new = self._new.functions.get(name)
+            if new and not any(is_equivalent(found, each.code) for each in new):
+                outdated[found.co_firstlineno] = name
+        for node in self._new.tree.body:
+            names = {*bound_names(node)} & stored.keys() - self._names.keys()
+            if not self._may_differ(node):
+                self.ahead |= names
+            elif isinstance(node, Definition | ast.Import | ast.ImportFrom) or assigned_constant(node):
+                outdated |= {stored[name]: name for name in names}
+        if outdated:
+            line = max(outdated)
+            raise ConfigurationError(
+                f"the top level of the file, now at {place_of(frame)}, may still execute the old definition of "
+                f"{outdated[line]} in line {line}",
+                hint=f"push again once it is past line {line} and any loop around it, or restart the job",
+            )
+
+    def _may_differ(self, node: ast.stmt) -> bool:
+        """Return whether a statement may not have been in the file; if the file is unknown, only for some kinds.
+
+        Functions are then compared by their code, and changed imports are not noticed.
+        """
+        if self._old.is_known:
+            return not self._old.has(node)
+        if (assigned := assigned_constant(node)) is None:
+            return isinstance(node, ast.ClassDef)
+        return not _same(self._old.loaded.get(assigned[0]), assigned[1])
 
     def prepare(self) -> None:
         """Execute changed imports and the definitions of new names."""
         last = {name: node for node in self._new.tree.body for name in bound_names(node)}
         for node in self._new.tree.body:
-            if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            is_future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
+            if is_future or not self.ahead.isdisjoint(bound_names(node)):
                 continue
             if isinstance(node, ast.ClassDef) and (found := self._class(self._names.get(node.name), node.name)):
                 self._prepare_class(found, node, node.name)

@@ -87,7 +87,7 @@ class Swap:
         try:
             for scope, module in zip(self._scopes, self._modules, strict=True):
                 scope.prepare()
-                self._check_uses(scope.missing, {*vars(module)})
+                self._check_uses(scope.missing, scope.ahead.union(vars(module)))
         except BaseException:
             self.undo()
             raise

@@ -287,6 +287,36 @@ async def test_rank_that_waits_for_a_debugger(relay: LocalRelay, tmp_path: Path)
         await until_logged(tmp_path, "new", (1,))
 
 
+async def test_rank_that_is_stopped_above_the_definitions(relay: LocalRelay, tmp_path: Path):
+    """It refuses the push, and no rank gets the code, because the rank would then execute its old definitions."""
+    (script := tmp_path / "train.py").write_text(MAIN_LOOP)
+    (local := tmp_path / "local").mkdir()
+    (local / "train.py").write_text(MAIN_LOOP.replace("old", "new"))
+    port = consecutive_ports(2)[0]
+    options = ("--debug-ranks", "0", "--debug-allow-edit", "--port", str(port))
+    async with running_job(relay, script, *options, launcher=ranks_launcher(2), cwd=tmp_path):
+        await until_logged(tmp_path, "old", (1,))
+        async with (
+            running_client(relay, tmp_path, "--ports", str(port)),
+            await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor,
+        ):
+            await editor.attach({str(script): [{"line": 1}]}, within=DEADLINE)
+            await editor.wait_for_event("stopped", within=DEADLINE)
+            await until_listed(relay, tmp_path, "stopped at train.py:1")
+            refused = await push_from(relay, tmp_path, local, "train.py")
+            await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+        await until_logged(tmp_path, "old", (0, 1))
+        pushed = await push_from(relay, tmp_path, local, "train.py")
+        await until_logged(tmp_path, "new", (0, 1))
+    assert (1, "") == (refused.status, refused.stdout)
+    assert (
+        "error: rank 0: the top level of the file, now at train.py:1, may still execute the old definition of "
+        "train_step in line 4; nothing was changed in any rank. hint: push again once it is past line 4 and any loop "
+        "around it, or restart the job, or add --ranks 1 to replace the code in the other ranks only\n"
+    ) in refused.stderr
+    assert ["ranks 0-1: train_step()"] == pushed.stdout.splitlines()[1:]
+
+
 CLOSURE = MODEL.replace("def hook():\n        return net.weight", "def hook():\n        return net.weight + extra")
 CLOSURE = CLOSURE.replace("def make_hook(net):\n", "def make_hook(net):\n    extra = 1\n\n")
 CLOSURE = CLOSURE.replace("def unused():\n    return 1\n", "# unused() was here\n\n\nnet = Net()").replace(

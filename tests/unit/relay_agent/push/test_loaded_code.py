@@ -17,9 +17,11 @@ from relay_agent.push.loaded_code import (
     calls_outside_loops,
     find_modules,
     functions_beside_users,
+    functions_of,
     suspended_frames,
 )
 from relay_core.errors import ConfigurationError
+from tests.support.jobs.loaded_module import Load
 from tests.support.jobs.processes import run_job
 
 
@@ -216,6 +218,14 @@ def test_calls_outside_loops(function: Callable[[list[str]], None], expected: li
     thread.start()
     thread.join()
     assert expected == found
+
+
+def test_functions_of_a_running_file(load: Load) -> None:
+    """Only functions are found, and not the code of a class and of the top level that is being executed."""
+    loaded, found = load(""), []
+    loaded.module.here = lambda: found.extend(functions_of(str(loaded.path), [loaded.module]))  # type: ignore[attr-defined]
+    loaded.execute("def f(): pass\nclass A:\n    here()\n")
+    assert ["f"] == found
 
 
 SEARCH = """
