@@ -3,7 +3,7 @@
 The ranks begin to watch at different moments, so each step needs a name that all of them have in common. It contains
 the count that most optimizers, such as Adam, keep of their steps. The count may be in a device's memory, so it is read
 only at the first step and at those that are due. If several optimizers of a class take steps, as those of two networks
-do, the name also contains the shapes of the parameters; those with equal shapes cannot be distinguished.
+do, the name also contains the number of their parameters' elements; with equal numbers, they cannot be distinguished.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from relay_agent.job.gevent_originals import time
 from relay_agent.trigger.expression import failure, forget_evaluation
-from relay_agent.values.contents import fingerprint, flatten, hash_of
+from relay_agent.values.contents import fingerprint, flatten
 from relay_core.agent_api.evaluation import Selection
 from relay_core.agent_api.watch import Compared
 from relay_core.value_parsers import format_ranges
@@ -30,8 +30,8 @@ MAX_UNCOUNTED = 3
 @dataclass
 class _Optimizer:
     kind: str
-    shapes: str
-    """A checksum of the shapes of its parameters."""
+    elements: int
+    """How many elements its parameters have."""
     number: int = 0
     """The number of the last step; 0 if it is not known."""
     uncounted: int = 0
@@ -64,7 +64,7 @@ class CommonSteps:
         """Return the name of a step that is due."""
         found = self._known[id(optimizer)][1]
         same = [other for _, other in self._known.values() if other.kind == found.kind]
-        which = f" of the optimizer with shapes {found.shapes}" if len(same) > 1 else ""
+        which = f" of the optimizer with {found.elements:,} elements" if len(same) > 1 else ""
         return f"before {found.kind}.step() number {found.number}{which}"
 
     def _is_due(self, optimizer: Any) -> bool:
@@ -82,17 +82,18 @@ class CommonSteps:
 
     def _is_unique(self, found: _Optimizer) -> bool:
         self._known = {key: known for key, known in self._known.items() if known[0]() is not None}
-        same = [other for _, other in self._known.values() if (other.kind, other.shapes) == (found.kind, found.shapes)]
-        if len(same) > 1:
-            self._remark(f"{len(same)} optimizers of the kind {found.kind} have parameters of equal shapes")
-        return len(same) == 1
+        like = found.kind, found.elements
+        count = sum((other.kind, other.elements) == like for _, other in self._known.values())
+        if count > 1:
+            self._remark(f"{count} {found.kind} optimizers have parameters of {found.elements:,} elements each")
+        return count == 1
 
     def _find(self, optimizer: Any) -> _Optimizer:
         known = self._known.get(id(optimizer))
         if known is not None and known[0]() is optimizer:
             return known[1]
-        shapes = [tuple(parameter.shape) for group in optimizer.param_groups for parameter in group["params"]]
-        found = _Optimizer(type(optimizer).__name__, hash_of(repr(shapes))[:4])
+        elements = sum(parameter.numel() for group in optimizer.param_groups for parameter in group["params"])
+        found = _Optimizer(type(optimizer).__name__, elements)
         self._known[id(optimizer)] = weakref.ref(optimizer), found
         return found
 

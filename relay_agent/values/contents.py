@@ -332,7 +332,7 @@ def fingerprint(value: object, selection: Selection, until: float, ranks: str = 
     else:
         digests = [_of_leaf(leaf, None, until).digest for leaf in chosen]
         parts = [digests[first:last] for first, last in part_bounds(0, len(digests))]
-        found = Value(digest=hash_of(*digests), parts=tuple(hash_of(*part)[:PART_DIGITS] for part in parts))
+        found = Value(digest=_digest(*digests), parts=tuple(_digest(*part)[:PART_DIGITS] for part in parts))
     is_whole = selection == Selection()
     return replace(found, leaves=len(leaves), sharded=sum(bool(leaf.shard) for leaf in leaves) if is_whole else 0)
 
@@ -350,13 +350,13 @@ def _of_leaf(leaf: Leaf, elements: tuple[int, int] | None, until: float) -> Valu
         raise TimeoutError
     if leaf.data is None or leaf.shard:
         text = leaf.shard or _ADDRESS.sub("", leaf.text or repr(leaf.value))
-        return Value(digest=hash_of(leaf.name, text), leaf=evaluation.Leaf(leaf.name, text[:MAX_SHOWN]))
+        return Value(digest=_digest(leaf.name, text), leaf=evaluation.Leaf(leaf.name, text[:MAX_SHOWN]))
     size = leaf.data.size
     start, stop = (0, size) if elements is None else (min(elements[0], size), min(elements[1], size))
     parts = [_digest_of_elements(leaf, first, last, until) for first, last in part_bounds(start, stop)]
     shown = tuple(leaf.data.show(start, stop)) if elements and stop - start <= MAX_PARTS else ()
     return Value(
-        digest=hash_of(leaf.name, leaf.data.kind, *parts),
+        digest=_digest(leaf.name, leaf.data.kind, *parts),
         parts=tuple(part[:PART_DIGITS] for part in parts),
         leaf=evaluation.Leaf(leaf.name, leaf.data.kind, size, shown),
     )
@@ -373,8 +373,7 @@ def _digest_of_elements(leaf: Leaf, start: int, stop: int, until: float) -> str:
     return hashed.hexdigest()
 
 
-def hash_of(*texts: str) -> str:
-    """Return the checksum of texts."""
+def _digest(*texts: str) -> str:
     hashed = hashlib.blake2b(digest_size=DIGEST_DIGITS // 2)
     for text in texts:
         hashed.update(text.encode(errors="backslashreplace") + b"\0")
