@@ -58,8 +58,8 @@ class Diverging(Watching):
         """The values in steps that not all ranks have reported, by the step and the ranks that hold the same value."""
         self._holders: dict[Member, str] = {}
         """The ranks that hold the same value as this one."""
-        self._is_suspicious = False
-        """Whether the ranks differed in the last step, which another step has to confirm."""
+        self._suspected = ""
+        """The ranks that should hold the same, and differed in one step, which another step has to confirm."""
         self._groups: Sequence[Value] = ()
         """The groups in that step; the search compares the first group with the last one."""
         self._search: Search | None = None
@@ -133,7 +133,7 @@ class Diverging(Watching):
             step[member], self._holders[member] = Value((member,), **checksums), found.ranks
             if self.has_all_ranks and self._expected(found.ranks) <= step.keys():
                 self._leave_out(key)
-                if groups := self._search_on(step) if self._groups else self._compare(step):
+                if groups := self._search_on(step) if self._groups else self._compare(step, found.ranks):
                     differences = {groups[0]: self._difference} if self._difference else {}
                     yield Step(hit.time, escape_controls(hit.text), groups, differences)
             elif sum(map(len, self._pending.values())) > MAX_PENDING:
@@ -151,22 +151,23 @@ class Diverging(Watching):
         ends = (self._groups[index].members for index in (0, -1))
         return [next((member for member in members if member in active), None) for members in ends]
 
-    def _compare(self, step: Mapping[Member, Value]) -> Sequence[Value]:
+    def _compare(self, step: Mapping[Member, Value], ranks: str) -> Sequence[Value]:
         """Return the groups of equal values, if they are to be shown: a difference only if it is confirmed."""
         groups = odd_ones_first(step.values())
         if hint := hint_about_jobs(groups):
             self._note(hint)
             return ()
-        if len(groups) == 1:
-            if self._is_suspicious:
-                self._note("a difference in one step was not confirmed by the next one")
-            self._is_suspicious = False
+        if self._suspected not in {"", ranks}:
+            return ()
+        if len(groups) == 1 and self._suspected:
+            self._note("a difference in one step was not confirmed by the next one")
+            self._suspected = ""
             self._request(None)
-        elif not self._is_suspicious:
-            self._is_suspicious = True
+        elif len(groups) > 1 and not self._suspected:
+            self._suspected = ranks
             self._request(Selection(0, max(value.leaves for value in groups)))
             return ()
-        else:
+        elif len(groups) > 1:
             self._note("searching in the next steps for the first element that differs")
             self._groups = groups
             self._begin_search(groups[0], groups[-1])
@@ -214,7 +215,7 @@ class Diverging(Watching):
             if earlier[1] == key[1]:
                 missing = current.keys() - self._pending.pop(earlier).keys()
                 text = f"{label(list(missing))} reported a later step, but not {escape_controls(earlier[0])}"
-                if self._selection is None:
+                if missing and self._selection is None:
                     self._note(f"not compared: {text}", key="not compared")
         del self._pending[key]
 

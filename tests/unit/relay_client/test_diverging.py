@@ -181,6 +181,21 @@ def test_replica_groups() -> None:
     assert "step 2: ranks 0,2  equal, checksum 12 (2 tensors and values)" == line
 
 
+def test_difference_in_one_replica_group() -> None:
+    """While it is to be confirmed, steps of other ranks are not shown, and do not count."""
+    ranks = Ranks(4)
+    for number in range(2):
+        ranks.report(f"step {number}", value("11"), "", value("11"), ranks="0,2")
+        ranks.report(f"step {number}", "", value("33"), "", value("33"), ranks="1,3")
+    assert [] == ranks.watching.notes()
+    ranks.report("step 2", value("11"), "", value("22", **OTHER), ranks="0,2")
+    assert AGAIN == ranks.watching.changes["selection"]
+    assert [] == ranks.report("step 3", "", value("33"), "", value("33"), ranks="1,3")
+    assert AGAIN == ranks.watching.changes["selection"]
+    [odd, _] = ranks.report("step 3", value("11"), "", value("22", **OTHER), ranks="0,2")
+    assert "step 3: rank 0  differs, checksum 11 (2 tensors and values)" == odd
+
+
 def test_rank_that_has_not_answered_yet() -> None:
     """No step is compared before all ranks have answered once."""
     ranks = Ranks(3, silent=(2,))
