@@ -1,5 +1,7 @@
 """The parts of a source file that this process has loaded: modules, functions, and the frames that execute them.
 
+It also finds what these frames may execute next (`steps_ahead`), and so whether a loop will call a function again.
+
 Why functions are searched for among all objects (`gc.get_objects`) and not from the modules: a module leads only to
 what has a name in it or in its classes. A function in a closure, under a decorator or in a table of callbacks would
 keep the old code, and the job would execute both versions. The price is a pass over all objects of the process with the
@@ -249,7 +251,8 @@ def _handlers(code: CodeType, steps: Iterable[dis.Instruction]) -> list[tuple[in
     """
     if sys.version_info >= (3, 11):
         return [(each.start, each.end, each.target) for each in dis.Bytecode(code).exception_entries]
-    return [(step.offset, step.argval, step.argval) for step in steps if step.opname.startswith("SETUP_")]
+    begin = (step for step in steps if step.opname.startswith("SETUP_") and step.opcode in _JUMPS)
+    return [(step.offset, step.argval, step.argval) for step in begin]  # SETUP_ANNOTATIONS is none
 
 
 _SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -269,8 +272,8 @@ def _suspended_frame(value: object) -> FrameType | None:
         return None if value.gi_running else value.gi_frame
     if type(value) is CoroutineType:
         return None if value.cr_running else value.cr_frame
-    if type(value) is AsyncGeneratorType:
-        return None if value.ag_running else value.ag_frame
+    if type(value) is AsyncGeneratorType:  # `ag_running` is also true while it awaits something
+        return None if any(frame is value.ag_frame for _, frame in all_frames()) else value.ag_frame
     return None
 
 

@@ -1,8 +1,10 @@
-"""The local names of frames, read in such a way that the job does not notice it.
+"""The local names of frames, read in such a way that the job notices as little of it as possible.
 
 Before Python 3.13, a function's frame has one dict of its local names. Reading the names fills it, and it keeps the
 values, such as the tensors of an earlier step, until the function returns or the names are read again. It is also the
-result of `locals()`, which the job may have kept.
+result of `locals()`, which the job may have kept. `local_names` empties it again, which only the thread that executes
+the frame can do; `copied_names`, for the frames of other threads, leaves it filled. `keeper_of` finds the code that
+would notice either.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Copies a value into built-in types, so that showing or comparing the copy executes no code of the job.
 
 A `repr`, an iteration or a comparison executes methods of a class of the job. Here, containers are read with the
-methods of the built-in types, an object is replaced by its class and its attributes, and tensors and arrays, which are
-shown by their libraries, are taken as they are.
-
-In a copy to be shown, secrets are replaced: texts that have the form of a secret, and all texts in a variable, an
-attribute or a key that is named like one.
+methods of the built-in types. In a copy to be shown, an object is replaced by its class and its attributes, tensors and
+arrays are described by their libraries, and secrets (`secrets.is_secret`) and the values of secret environment
+variables are replaced. In a copy to be compared, tensors, arrays and modules are taken as they are, and other objects
+are refused.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from relay_core.agent_api.stacks import is_library
 
 MAX_PARTS = 100_000
 """Maximum number of parts of a value that is copied completely."""
+TOO_MANY = "the value has too many parts; choose one of them"
 MAX_DEPTH = 20
 MAX_SHOWN, SHOWN_DEPTH = 10_000, 4
 """The same for a value that is shown; its text does not reach deeper."""
@@ -135,7 +135,7 @@ class Copy:
     def _of_container(self, value: Any, kind: type, depth: int, name: str) -> Any:
         if self._parts > self._limits[0] or depth > self._limits[1] + 1:
             if self._width is None:
-                raise LookupError("the value has too many parts; choose one of them")
+                raise LookupError(TOO_MANY)
             return ShownText("...")
         if issubclass(kind, dict):
             return self._of_dict(value, depth, name)
@@ -175,10 +175,14 @@ class Copy:
         """Return the elements that are copied; the job may add and remove some of them meanwhile."""
         for _ in range(_ATTEMPTS):
             try:
-                return list(islice(iterate(value), MAX_PARTS + 1 if self._width is None else self._width))
+                found = list(islice(iterate(value), MAX_PARTS + 1 if self._width is None else self._width))
             except RuntimeError as error:
                 if is_of_signal(error):
                     raise
+                continue
+            if len(found) > MAX_PARTS and self._width is None:
+                raise LookupError(TOO_MANY)
+            return found
         raise LookupError("the job is changing the value")
 
     def _of_object(self, value: Any, kind: type, depth: int, name: str) -> Any:

@@ -1,6 +1,6 @@
-"""Recognizes secrets in the job, so that they never leave its process.
+"""Recognizes secrets in the job, and finds those in its environment, so that they do not leave its process.
 
-`is_secret` states the rule, which replaces too much rather than too little.
+`is_secret` states the rule. It replaces too much rather than too little, but for words that are called key or token.
 """
 
 from __future__ import annotations
@@ -58,12 +58,13 @@ def is_secret(name: str, text: str, *, is_in_program: bool = False) -> bool:
       token with a known beginning, or a text in which a secret follows its name.
     - By its name, whatever its form is: password, secret, auth, sas, api_key, hf_token and other names that are used
       for secrets only.
-    - By both, if its name has one of the words key, token, signature, sig and pat. In a program, these are also names
-      of parts of a model or a text, so a text in a program is shown if it has at most five characters, or consists of
-      words, between which there are spaces or the separators of a path. A word has at most fifteen letters, which are
-      of one case, or begin with a capital as in Norm and LayerNorm. Next to lower-case letters, there may also be
-      numbers of up to five digits, and in a path without hyphens, words that end with a number, such as layer1. All
-      else is a secret, such as a single word with a digit. A weak password of letters is shown.
+    - By its name in the environment, and by both in a program, if its name has one of the words key, token, signature,
+      sig and pat. In a program, these are also names of parts of a model or a text, so a text is shown if it has at
+      most five characters (in addition to angle brackets), or consists of words, between which there are spaces or the
+      separators of a path. A word has at most fifteen characters; its letters are of one case, or begin with a capital
+      as in Norm and LayerNorm. If the text has lower-case words, there may also be numbers of up to five digits, and in
+      a path without hyphens, words with a number at their end, such as layer1. All else is a secret, such as a single
+      word with a digit, or groups of four letters. A weak password of letters is shown.
 
     Args:
         name: The name of an environment variable, or all names and keys that lead to the text.

@@ -1,14 +1,16 @@
 """The search for agents, shared by all callers that are waiting for an agent or a target; changes wake the callers.
 
+It is repeated in the background at the intervals of `SearchSchedule`, also while no caller is waiting.
+
 Why one search for all callers: a search finds every agent, whoever asks. With one search for each waiting port, 64
 ports would make 64 connections for each retry, all with the same answer. So callers are demands (`_Demand`), and
 `_wanted` is called before each probe: a new caller raises the effort of a search that is running, and the last one that
 is satisfied ends it.
 
 Why `changed` is replaced instead of cleared: a caller that has taken the event before it checks cannot miss a change
-between the check and the wait, and a change needs no lock, so it can be announced from callbacks. With one event that
-is set and cleared, a caller that is not waiting at that moment would miss it; an `asyncio.Condition` needs an `await`
-to notify.
+between the check and the wait, and a change needs no lock, so it can be announced from callbacks. (Without an `await`
+between the check and the wait, the order does not matter.) With one event that is set and cleared, a caller that is not
+waiting at that moment would miss it; an `asyncio.Condition` needs an `await` to notify.
 
 What is ugly: `start` runs a second search beside the shared one. The shared one may be waiting up to 10 s for a
 listener that was killed, and that is just when the successor must be found. Both probe the same hybrid connection, so

@@ -1,4 +1,4 @@
-"""Patches for jobs that close descriptors, remove their working directory, or exit while pydevd is starting."""
+"""Patches for jobs that close descriptors or remove their working directory, or whose debug adapter exits too early."""
 
 from __future__ import annotations
 
@@ -132,7 +132,8 @@ def _install_removed_directory() -> None:
 # pydevd keeps a process alive until its writer thread has sent all messages. If the connection to the adapter breaks,
 # the writer thread exits and leaves its last messages in the queue. A debugger that has already started is then shut
 # down completely. However, a debugger that is still starting creates the thread that keeps the process alive
-# (`CheckAliveThread`), and that thread waits without limit for the queue to become empty.
+# (`CheckAliveThread`), and that thread waits without limit for the queue to become empty. With this patch, the queue of
+# a writer thread that has ended counts as empty.
 
 
 def _install_exiting() -> None:

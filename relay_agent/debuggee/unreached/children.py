@@ -1,4 +1,4 @@
-"""Finds the child processes of this process that run Python and that no debugger reaches; Linux only."""
+"""Finds the processes below this one that run Python and that no debugger reaches, and describes them; Linux only."""
 
 from __future__ import annotations
 

@@ -5,11 +5,12 @@
        v           |
     unreachable ---+                             waiting processes continue, the agent keeps trying
 
-Once the agent, or one that it replaces, has listened, an outage does not change the state, because the outage is likely
-to end while a process is waiting. A process that registers during the outage is informed at once, and goes from trying
-to unreachable on its own. What would otherwise count as an error in the settings, such as an untrusted certificate,
-then counts as an outage too. A refused identity does not change the state either: the relay was reached, and a new role
-takes a few minutes to take effect (`relay_core.hyco.backoff`).
+Each state can also end in `failed`, of which the processes are informed: the agent has given up. Once the agent, or one
+that it replaces, has listened, an outage does not change the state, because the outage is likely to end while a process
+is waiting. A process that registers during the outage is informed at once, and goes from trying to unreachable on its
+own. What would otherwise count as an error in the settings, such as an untrusted certificate, then counts as an outage
+too. A refused identity does not change the state either: the relay was reached, and a new role takes a few minutes to
+take effect (`relay_core.hyco.backoff`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A tag on the MLflow run: while a process is waiting for a debugger, the tag contains the command for attaching.
+"""A node's tag on the MLflow run: while a process waits for a debugger, it contains the command for attaching.
 
-In Azure ML, the tag is shown on the run's page in the studio. Separate processes (`set_tag`) write it, one at a time
-and only the latest text; neither the job nor the agent waits for them.
+A process that is held at an exception waits for a debugger, too. In Azure ML, the tags are shown on the run's page in
+the studio. Separate processes (`set_tag`) write a tag, one at a time and only the latest text, and delete it at the
+end; neither the job nor the agent waits for them.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class RunTag:
         self._wanted = ""
         self._written = ""
         """The text that was last sent, even if the server did not accept it."""
+        self._may_exist = False
+        """Whether the server may have the tag; so until its deletion has ended."""
         self._changed = asyncio.Event()
         self._failed = False
 
@@ -81,9 +84,11 @@ class RunTag:
                 self._changed.clear()
                 if self._wanted != self._written:
                     self._written = self._wanted
+                    self._may_exist |= bool(self._written)
                     await self._write(self._written)
+                    self._may_exist = bool(self._written)
         finally:
-            if self._written:
+            if self._may_exist:
                 self._delete()
 
     async def _write(self, text: str) -> None:

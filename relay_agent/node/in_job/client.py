@@ -1,26 +1,25 @@
 """Process side of the connection between a process of the job and its node's agent.
 
-A helper thread keeps the connection to the agent and handles its requests: it starts debugpy when a debugger
-connects, restores full speed when the debugger has disconnected, and reports the stacks of all threads. Until a
-debugger connects, the thread blocks in `recv`, and debugpy is not imported. If the agent is killed, the thread connects
-to the next one, which it starts if necessary.
+A helper thread keeps the connection to the agent, and passes its requests to the functions that answer them, such as
+those that start debugpy when a debugger connects, remove its tracing when the debugger has disconnected, and report the
+stacks of all threads. Until a debugger connects, the thread blocks in `recv`, and debugpy is not imported. If the agent
+is killed, the thread connects to the next one, which it starts if necessary.
 
 Why a thread and not the job's own: the job may be inside C code for minutes, and must be reachable exactly then. Why
 blocking `recv` and not asyncio: the job must not import an event loop, and between two requests the thread must cost
 nothing. Why it never raises: a job must not end, or hang, because it could be debugged.
 
-Its states are of three kinds. Whether a debugger can attach is `AttachState`
-(`attach_state` has its table). Whether there is an agent now is `_connection`, and only that; `is_connected` asks the
-kernel, because the thread may not have noticed an end yet. The rest are single facts that become true once, by
-different threads: `_leaving` (this process exits), `_connected` (the helper has no half-open descriptor), `_done` (the
-agent, or the thread, has finished). They are not states of one machine: a process can exit in each state of the
-others.
+Its states are of three kinds. Whether a debugger can attach is `AttachState`, whose module has the table of its
+transitions. Whether there is an agent now is `_connection`, and only that; `is_connected` asks the kernel, because the
+thread may not have noticed an end yet. The rest are single facts, most of which become true once, by different threads:
+`_leaving` (this process exits), `_connected` (the helper has no half-open descriptor), `_done` (the agent, or the
+thread, has finished). They are not states of one machine: a process can exit in each state of the others.
 
 Invariants: the registration is the first message of each connection, and holds all that the next agent must know; an
 exiting process starts no agent (`_gate`); a forked child uses nothing of its parent's connection.
 
 What is ugly and stays: `_drop_connection` replaces a lock that a thread of the parent may have held at the fork, and
-`leave` may give up the gate after `LEAVE_TIMEOUT`, because an exit must not wait for an agent that does not start.
+`leave` waits for the gate for at most `LEAVE_TIMEOUT`, because an exit must not wait for an agent that does not start.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ import gc
 import importlib.machinery
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -275,3 +276,19 @@ def test_suspended_frames() -> None:
     coroutine.close()
     new.close()
     assert [begun.gi_frame] == suspended_frames([numbers.__code__, waiting.__code__])
+
+
+def test_async_generator_that_awaits() -> None:
+    """One that awaits something is suspended, although it is marked as running; one that is executed is not."""
+    found: list[list[Any]] = []
+
+    async def steps() -> AsyncGenerator[int, None]:
+        found.append(suspended_frames([steps.__code__]))
+        await asyncio.sleep(0)
+        yield 1
+
+    generator = steps()
+    begun = generator.__anext__()
+    begun.send(None)
+    assert [[], [generator.ag_frame]] == [*found, suspended_frames([steps.__code__])]
+    begun.close()

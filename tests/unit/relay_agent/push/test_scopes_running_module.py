@@ -56,6 +56,13 @@ def test_changed_definition_ahead(load: Load, source: str, new: tuple[str, str],
     assert ([REFUSED.format(*expected)], [set()]) == (outcomes, added)
 
 
+def test_annotated_names(load: Load):
+    """A top level with annotations, which Python 3.10 sets up by an instruction of its own, is read like any other."""
+    source = "rate: int = 1\ndef f(): return 1\nstop()\n"
+    _, outcomes, _ = push_while_running(load, source, source.replace("return 1", "return 2"))
+    assert not isinstance(outcomes[0], str), outcomes
+
+
 def test_what_to_do(load: Load):
     """The hint names the last line that has to be executed first."""
     loaded = load("")

@@ -159,8 +159,10 @@ def test_not_compared(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(LookupError, match="too many parts"):
         read_plain(None, "x", endless)
     monkeypatch.setattr(plain, "MAX_PARTS", 4)
-    with pytest.raises(LookupError, match="too many parts"):
-        read_plain(None, "x", [[1, 2], [3, 4], [5]])
+    for large in ([[1, 2], [3, 4], [5]], [0] * 5, dict.fromkeys(range(5))):
+        with pytest.raises(LookupError, match="too many parts"):
+            read_plain(None, "x", large)
+    assert [0] * 4 == read_plain(None, "x", [0] * 4)
 
 
 def test_secrets(monkeypatch: pytest.MonkeyPatch):

@@ -82,6 +82,21 @@ async def test_a_tag_that_is_set_is_deleted_at_the_end(tag: Recorded) -> None:
     await asyncio.to_thread(os.wait)  # an agent exits before that program
 
 
+async def test_end_during_a_deletion(tag: Recorded) -> None:
+    """A tag whose deletion is interrupted by the end of the agent is deleted by another program."""
+    tag.update(waiting(5679))
+    async with running(tag):
+        await tag.written(1)
+        tag.code = f"import time; time.sleep({DEADLINE})"
+        tag.update(waiting())
+        async with timeout(DEADLINE):
+            while tag._written:
+                await asyncio.sleep(0.02)
+        tag.code = RECORD
+    assert ["r1", "relay_debug_attach"] == (await tag.written(2))[1]
+    await asyncio.to_thread(os.wait)
+
+
 async def test_a_failure_is_logged_once(tag: Recorded, caplog: pytest.LogCaptureFixture) -> None:
     """A server that refuses the tag costs one line with the type of the error."""
     tag.code = f"{RECORD}; {FAIL}"
