@@ -76,10 +76,12 @@ class AgentConnection:
 
     def send(self, line: bytes) -> bool:
         """Send a message, and return whether that was possible."""
-        with contextlib.suppress(OSError):
+        try:
             if self.is_own:
                 self._socket.sendall(line)
                 return True
+        except OSError:  # not `suppress`: a debugger that is about to stop the thread would stop in other code
+            pass
         return False
 
     def lines(self) -> Iterator[bytes]:
