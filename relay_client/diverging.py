@@ -27,6 +27,8 @@ from relay_core.records import encode, parse
 
 MAX_PENDING = 10_000
 """Maximum number of values in steps that some of the ranks have not reported."""
+MAX_DONE = 1000
+"""Maximum number of compared steps whose ranks are kept."""
 MAX_TRIES = 100
 """Maximum number of times that a part is equal again before the search ends."""
 
@@ -56,6 +58,8 @@ class Diverging(Watching):
         self.what = f"'{expression}' before optimizer steps"
         self._pending: dict[tuple[str, str], dict[Member, Value]] = {}
         """The values in steps that not all ranks have reported, by the step and the ranks that hold the same value."""
+        self._done: dict[tuple[str, str], set[Member]] = {}
+        """The ranks in the last steps that were compared; a rank that did not answer meanwhile may report one later."""
         self._holders: dict[Member, str] = {}
         """The ranks that hold the same value as this one."""
         self._suspected = ""
@@ -116,10 +120,16 @@ class Diverging(Watching):
 
     def why_no_hits(self, *, has_condition: bool) -> str:  # noqa: ARG002 - a comparison has none
         """Return why there may be no hits yet, with a hint."""
-        return "nothing to compare yet: no optimizer has taken a step that is due. hint: --every 1 compares each step"
+        return "nothing to compare yet: the ranks have reported no step that is due and can be compared"
 
     def _compared(self, hits: Iterable[HitOf]) -> Iterator[Step | HitOf]:
         """Yield the steps that all ranks have reported, and the hits without checksums."""
+        active = self.active
+        if hint := hint_about_jobs([Value(tuple(active))]):
+            self._note(hint)
+            return
+        if self._suspected not in {"", *(self._holders.get(member) for member in active)}:
+            self._confirm("")  # its ranks hold something else since a restart
         for member, hit in hits:
             if hit.compared is None:
                 yield member, hit
@@ -128,10 +138,14 @@ class Diverging(Watching):
             if self._difference or found.selection != (self._selection or Selection()):  # before the last request
                 continue
             key = hit.text, found.ranks
+            self._holders[member] = found.ranks
+            if member not in self._done.get(key, {member}):
+                continue
+            self._done.pop(key, None)  # the number of the step is repeated
             step = self._pending.setdefault(key, {})
             checksums = {name: getattr(found.value, name) for name in ("digest", "leaves", "parts", "leaf", "sharded")}
-            step[member], self._holders[member] = Value((member,), **checksums), found.ranks
-            if self.has_all_ranks and self._expected(found.ranks) <= step.keys():
+            step[member] = Value((member,), **checksums)
+            if self.has_all_ranks and self._expected(found.ranks, step) <= step.keys():
                 self._leave_out(key)
                 if groups := self._search_on(step) if self._groups else self._compare(step, found.ranks):
                     differences = {groups[0]: self._difference} if self._difference else {}
@@ -139,39 +153,40 @@ class Diverging(Watching):
             elif sum(map(len, self._pending.values())) > MAX_PENDING:
                 del self._pending[next(iter(self._pending))]
 
-    def _expected(self, ranks: str) -> set[Member]:
-        """Return the processes whose value is needed for a comparison of ranks that hold the same value."""
+    def _expected(self, ranks: str, step: Mapping[Member, Value]) -> set[Member]:
+        """Return the processes whose value is needed to compare a step of ranks that hold the same value."""
         if self._groups:
             return {member for member in self._pair() if member is not None}
-        return {member for member in self.active if self._holders.get(member, ranks) == ranks}
+        able = {member for member, has_ended in self.active.items() if not has_ended or member in step}
+        return {member for member in able if self._holders.get(member, ranks) == ranks}
 
     def _pair(self) -> list[Member | None]:
         """Return the first process of the groups that the search compares; None if all of them have ended."""
         active = self.active
         ends = (self._groups[index].members for index in (0, -1))
-        return [next((member for member in members if member in active), None) for members in ends]
+        return [next((member for member in members if not active.get(member, True)), None) for members in ends]
 
     def _compare(self, step: Mapping[Member, Value], ranks: str) -> Sequence[Value]:
         """Return the groups of equal values, if they are to be shown: a difference only if it is confirmed."""
         groups = odd_ones_first(step.values())
-        if hint := hint_about_jobs(groups):
-            self._note(hint)
-            return ()
         if self._suspected not in {"", ranks}:
             return ()
         if len(groups) == 1 and self._suspected:
             self._note("a difference in one step was not confirmed by the next one")
-            self._suspected = ""
-            self._request(None)
+            self._confirm("")
         elif len(groups) > 1 and not self._suspected:
-            self._suspected = ranks
-            self._request(Selection(0, max(value.leaves for value in groups)))
+            self._confirm(ranks, Selection(0, max(value.leaves for value in groups)))
             return ()
         elif len(groups) > 1:
             self._note("searching in the next steps for the first element that differs")
             self._groups = groups
             self._begin_search(groups[0], groups[-1])
         return groups
+
+    def _confirm(self, ranks: str, selection: Selection | None = None) -> None:
+        """Request the whole value in each step, because these ranks may differ; for "", only in steps that are due."""
+        self._suspected = ranks
+        self._request(selection)
 
     def _search_on(self, step: Mapping[Member, Value]) -> Sequence[Value]:
         """Take the values of a part; return the groups if the search has ended."""
@@ -211,6 +226,9 @@ class Diverging(Watching):
     def _leave_out(self, key: tuple[str, str]) -> None:
         """Forget a step, which all ranks have reported, and earlier ones, which some of them have not."""
         current = self._pending[key]
+        self._done[key] = {*current}
+        if len(self._done) > MAX_DONE:
+            del self._done[next(iter(self._done))]
         for earlier in [*itertools.takewhile(lambda each: each != key, self._pending)]:
             if earlier[1] == key[1]:
                 missing = current.keys() - self._pending.pop(earlier).keys()

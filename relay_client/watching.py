@@ -116,10 +116,11 @@ class Watching:
         return len(self._ranks) >= self._processes
 
     @property
-    def active(self) -> list[Member]:
-        """The processes that watch the place, or did until their watch ended."""
+    def active(self) -> dict[Member, bool]:
+        """The processes that answer and watch the place, each with whether its watch has ended."""
         states = [(rank.state, rank.member) for rank in self._ranks.values()]
-        return [member for state, member in states if state.place and not (state.is_silent or state.error)]
+        active = ((state, member) for state, member in states if state.place and not (state.is_silent or state.error))
+        return {member: bool(state.ended) for state, member in active}
 
     @property
     def cursors(self) -> dict[int, int]:
@@ -196,7 +197,7 @@ class Watching:
                 self._noted.discard((rank.state.port, rank.lost))
                 found.setdefault("answering again", []).append(rank.member)
             rank.lost = lost
-            for sentence in _sentences(rank.state, self._not_loaded):
+            for sentence in _sentences(rank.state, self._not_loaded, has_line=self._has_line):
                 if (rank.state.port, sentence) not in self._noted:
                     known = [known for port, known in self._noted if port == rank.state.port]
                     new = next(
@@ -269,10 +270,11 @@ class Watching:
 def hit_as_object(member: Member, hit: Hit) -> dict[str, object]:
     """Return a hit as a JSON object."""
     known = {"event": "hit", "rank": member.rank, "port": member.port, **asdict(hit)}
+    del known["compared"]  # what a comparison shows is not one rank's
     return {**known, "frames": frames_as_objects(hit.frames)}
 
 
-def _sentences(state: WatchedRank, not_loaded: str) -> Iterator[str]:
+def _sentences(state: WatchedRank, not_loaded: str, *, has_line: bool) -> Iterator[str]:
     if state.error:
         yield state.error
         return
@@ -280,7 +282,7 @@ def _sentences(state: WatchedRank, not_loaded: str) -> Iterator[str]:
         yield not_loaded
     if state.note:
         yield state.note
-    if state.missed or state.skipped:
+    if has_line and (state.missed or state.skipped):  # a process itself reports skipped steps
         yield "the line is reached too often to report each value; the table at the end has the numbers"
     if state.ended:
         yield f"the watch has ended {state.ended}"

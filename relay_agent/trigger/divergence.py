@@ -56,7 +56,7 @@ class CommonSteps:
         try:
             return self._is_due(optimizer)
         except BaseException as raised:  # noqa: BLE001 - of an object of the job, or of one of its signal handlers
-            self._remark(f"steps of an optimizer cannot be counted: {failure(raised)}")
+            self._remark(f"an optimizer cannot be read, so its steps are not compared: {failure(raised)}")
             forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
             return False
 
@@ -72,20 +72,21 @@ class CommonSteps:
         last, every = found.number, self._every()
         if not last or (last + 1) % every == 0:
             taken = _taken(optimizer)
-            found.uncounted += taken is None
+            found.uncounted = found.uncounted + 1 if taken is None else 0
             found.number = 0 if taken is None else int(taken) + 1
+            if found.uncounted == MAX_UNCOUNTED:
+                self._remark(f"{found.kind} does not count its steps, so those of the ranks cannot be compared")
         else:
             found.number = last + 1
-        if found.uncounted == MAX_UNCOUNTED:
-            self._remark(f"{found.kind} does not count its steps, so those of the ranks cannot be compared")
         return bool(last) and found.number > last and found.number % every == 0 and self._is_unique(found)
 
     def _is_unique(self, found: _Optimizer) -> bool:
-        self._known = {key: known for key, known in self._known.items() if known[0]() is not None}
+        self._known = {key: known for key, known in list(self._known.items()) if known[0]() is not None}
         like = found.kind, found.elements
         count = sum((other.kind, other.elements) == like for _, other in self._known.values())
         if count > 1:
-            self._remark(f"{count} {found.kind} optimizers have parameters of {found.elements:,} elements each")
+            size = f"{count} {found.kind} optimizers have parameters of {found.elements:,} elements each"
+            self._remark(f"{size}, so their steps cannot be compared")
         return count == 1
 
     def _find(self, optimizer: Any) -> _Optimizer:
@@ -115,9 +116,13 @@ def compare(value: object, selection: Selection) -> Compared:
     Raises:
         TimeoutError: computing the checksums took longer than `MAX_SECONDS`.
         LookupError: the value has no such part.
+        ValueError: the value has too many parts.
     """
     until = time.monotonic() + MAX_SECONDS
     holders = [leaf.holders for leaf in flatten(value) if leaf.shard]
     same = frozenset.intersection(*holders) if holders else frozenset()
     ranks = format_ranges(sorted(same)) if len(same) > 1 else "all"
-    return Compared(fingerprint(value, selection, until, ranks), selection, ranks)
+    try:
+        return Compared(fingerprint(value, selection, until, ranks), selection, ranks)
+    except TimeoutError:
+        raise TimeoutError(f"the checksums took longer than {MAX_SECONDS:g} s") from None

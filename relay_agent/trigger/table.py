@@ -39,6 +39,8 @@ SEND_TIME = 0.5
 """Seconds for which the end of the process waits until the last hits have been sent; usually a few milliseconds."""
 MAX_WATCHES = 16
 """Maximum number of watches at the same time; each one costs time at its lines."""
+MAX_PLACES = 5
+"""Maximum number of places of a line that are named."""
 PAUSED = "paused while code is being replaced"
 """The note during a push, which must see the job's own code."""
 IN_STEPS = "optimizer steps that torch.compile has compiled are not checked"
@@ -189,7 +191,9 @@ class Watches:
         watch.hooks = [Hook(place, watch.reached, watch.report) for place in places]
         notes = [self._engine.set_hooks(self._hooks(Hook))] if places else []
         if places:
-            watch.place = ", ".join(dict.fromkeys(map(str, places)))  # the versions of a function have equal names
+            names = [*dict.fromkeys(map(str, places))]  # the versions of a function have equal names
+            more = f" and {len(names) - MAX_PLACES} more places" if len(names) > MAX_PLACES else ""
+            watch.place = f"{', '.join(names[:MAX_PLACES])}{more}"
             code, found = places[0][:2]
             outside = "" if code.co_flags & inspect.CO_OPTIMIZED else ", which is in no function"
             notes += [f"line {line} has no code, so line {found} is watched{outside}"] * (found != line)

@@ -40,10 +40,14 @@ SHARE = 0.02
 """Maximum part of a thread's time for all others."""
 MAX_CAPTURED = 16 * 1024
 """Maximum number of characters of the variables that are captured at a hit: those of `MAX_HITS` fit into an answer."""
+MAX_REMARKS = 3
+"""Maximum number of sentences about the steps or the condition."""
 TOO_LONG = 1.0
 """Seconds after which an evaluation, other than one of checksums, ends its watch; it cannot be interrupted."""
 GATHER_TIME = 0.01
 """Seconds for which more hits are collected after the first one."""
+MAX_THINNING = 1024
+"""Maximum factor by which fewer common steps are due than the user has asked for."""
 COUNTING_TIME = 7e-7
 """Seconds that it takes to count a hit, approximately; to measure it would take as long again."""
 
@@ -99,7 +103,7 @@ class InstalledWatch:
         self._hold = hold
         self.place = self.note = self.error = self.ended = ""
         """As in `Watched`, but `note` is about the place."""
-        self._remark = ""
+        self._remarks: list[str] = []
         self.hooks: Sequence[Hook | StepHook] = ()
         self.asking = threading.Lock()
         """Held while a question is being answered."""
@@ -120,6 +124,9 @@ class InstalledWatch:
         """When the next evaluation may begin, by `_clock`."""
         self._stride = 1 if self._condition or question.selection else question.every
         """A condition has to be evaluated each time, and common steps have numbers of their own."""
+        self._thinning = 1
+        """By how much fewer common steps are due, because the checksums take too long: a power of 2, so that the steps
+        of a rank with a higher one are due in all ranks."""
         self._counter, self._evaluated, self._matched, self._reported, self._missed = map(itertools.count, [1] * 5)
         self.reached = self._make_reached()
         """Counts that a thread is about to execute the line; returns the number if `report` is to be called, or 0."""
@@ -137,8 +144,8 @@ class InstalledWatch:
 
     @property
     def every(self) -> int:
-        """How often a common step is due: each time while the client searches for what differs."""
-        return self.question.every if self._selection == Selection() else 1
+        """Of which number those of common steps that are due are multiples; the client searches in all steps."""
+        return (self.question.every if self._selection == Selection() else 1) * self._thinning
 
     def _make_reached(self) -> Callable[[], int]:
         """Return a function that counts; local variables are the fastest."""
@@ -148,7 +155,12 @@ class InstalledWatch:
             number = count()
             return 0 if (stride > 1 and (number - 1) % stride) or clock() < self._next else number
 
-        return reached
+        def reached_common() -> int:
+            if (number := reached()) == 0 and not self.ended:
+                self._thinning = min(2 * self._thinning, MAX_THINNING)
+            return number
+
+        return reached_common if self.question.selection else reached
 
     def report(self, frame: FrameType, reached: int, find: Callable[[], str] | None = None) -> None:
         """Evaluate, leave a hit, and hold the thread if that is asked for; raises only what a signal handler raises.
@@ -260,9 +272,9 @@ class InstalledWatch:
     # In any thread:
 
     def remark(self, sentence: str) -> None:
-        """Show the user a sentence about the steps or the condition; only the first one counts."""
-        if not self._remark:
-            self._remark = sentence
+        """Show the user a sentence about the steps or the condition, once."""
+        if sentence not in self._remarks and len(self._remarks) < MAX_REMARKS:
+            self._remarks.append(sentence)
             self.wake()
 
     def wake(self) -> None:
@@ -311,7 +323,7 @@ class InstalledWatch:
         )
 
     def _state(self) -> tuple[str, ...]:
-        note = self._remark
+        note = "; ".join(self._remarks)
         if not note and (self._condition is not None or self.question.is_of_steps) and self._skipped():
             line = "the line is reached too often to evaluate the condition each time"
             what = "optimizers take steps too often to check each one" if self.question.is_of_steps else line

@@ -262,7 +262,7 @@ class _Tensor(_Flat):
         if flat.stride(0) != 1:  # also true for some with a single element, which count as contiguous
             flat = flat.clone(memory_format=torch.contiguous_format)
         data = flat.view(torch.uint8)
-        if len(data) % WORD or data.storage_offset() % WORD:
+        if len(data) % WORD or data.storage_offset() % WORD or data.data_ptr() % WORD:
             data = data.new_zeros(len(data) + -len(data) % WORD)
             data[: self.item_size * len(flat)] = flat.view(torch.uint8)
         words = data.view(torch.int64)
@@ -319,6 +319,7 @@ def fingerprint(value: object, selection: Selection, until: float, ranks: str = 
     Raises:
         TimeoutError: computing the checksums took too long.
         LookupError: the value has no such part.
+        ValueError: the value has too many parts.
     """
     leaves = [leaf._replace(shard="") if _is_common(leaf, ranks) else leaf for leaf in flatten(value)]
     if len(leaves) == MAX_LEAVES:
@@ -333,7 +334,7 @@ def fingerprint(value: object, selection: Selection, until: float, ranks: str = 
         digests = [_of_leaf(leaf, None, until).digest for leaf in chosen]
         parts = [digests[first:last] for first, last in part_bounds(0, len(digests))]
         found = Value(digest=_digest(*digests), parts=tuple(_digest(*part)[:PART_DIGITS] for part in parts))
-    is_whole = selection == Selection()
+    is_whole = selection.elements is None and len(chosen) == len(leaves)
     return replace(found, leaves=len(leaves), sharded=sum(bool(leaf.shard) for leaf in leaves) if is_whole else 0)
 
 

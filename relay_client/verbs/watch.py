@@ -129,7 +129,7 @@ class Watch(Verb):
         if is_comparing and not self.expression:
             raise UsageError("an expression is missing", hint="use, for example, 'relay-client watch diverge model'")
         if is_comparing and (self.when or self.hits or self.then != ACTIONS[0]):
-            raise UsageError("a comparison ends at the first difference, so it has no --when, --hits and --then")
+            raise UsageError("a comparison ends at a difference, so it has no condition, hits and action")
         if self.then not in ACTIONS:
             raise UsageError(f"invalid action: '{self.then}'", hint=f"use {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
         same = ("expression", "every", "lasts", "wait", "is_last", "ranks", "ports")

@@ -1,4 +1,4 @@
-"""The question `watch`: reports an expression each time a running job reaches a line, or gradients that are not finite.
+"""The question `watch`: reports an expression at a line of a running job, bad gradients, or checksums to be compared.
 
 The question contains the whole watch, so it installs the watch in a process that does not know it: one that starts
 later, or one in which it has lapsed while the client was asleep. The client asks it again and again, and a process

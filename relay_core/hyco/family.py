@@ -38,7 +38,8 @@ class FamilyName(NamedTuple):
         path = name.strip("/")
         if not separator:
             return cls(path, None)
-        if not path or not (digits.isascii() and digits.isdigit() and 1 <= int(digits[:4]) <= MAX_SIZE):
+        is_number = digits.isascii() and digits.isdigit() and len(digits) <= len(str(MAX_SIZE))
+        if not path or not is_number or not 1 <= int(digits) <= MAX_SIZE:
             raise ConfigurationError(
                 f"invalid family of hybrid connections: '{text}'",
                 hint=f"use the format NAME:SIZE with a size from 1 to {MAX_SIZE}, such as alice:8",

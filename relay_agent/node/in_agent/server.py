@@ -260,7 +260,7 @@ class _NodeServer:
             if status is None:
                 self._processes.on_change()
                 status = await process_exit.status(within=EXIT_TIMEOUT)
-            if status is not None or process.is_exiting:
+            if status is not None or (process.is_exiting and not program):
                 self._processes.ended(process, status)
 
     async def _listen(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:

@@ -225,6 +225,52 @@ def test_ranks_that_report_many_steps_at_once() -> None:
     assert [] == ranks.watching.notes()
 
 
+def test_rank_that_did_not_answer_meanwhile() -> None:
+    """What it reports later about a step that was compared is left out, without a sentence."""
+    ranks = Ranks(3)
+    ranks.report("step 1", value("11"), value("11"), value("11"))
+    leave(ranks, 2)
+    [line] = ranks.report("step 2", value("11"), value("11"))
+    assert line.startswith("step 2: ranks 0-1  equal")
+    ranks.all = [0, 1, 2]
+    assert [] == ranks.report("step 2", "", "", value("11"))
+    [line] = ranks.report("step 3", value("11"), value("11"), value("11"))
+    assert line.startswith("step 3: ranks 0-2  equal")
+    assert [] == ranks.watching.notes()
+
+
+def test_step_that_is_repeated() -> None:
+    """After a restart, a step with the number of an earlier one is compared again."""
+    ranks = Ranks(2)
+    for digest in ("11", "22"):
+        [line] = ranks.report("step 1", value(digest), value(digest))
+        assert line.endswith(f"equal, checksum {digest} (2 tensors and values)")
+
+
+def test_watch_that_has_ended_in_a_rank() -> None:
+    """The other ranks are compared without it."""
+    ranks = Ranks(3)
+    ranks.report("step 1", value("11"), value("11"), value("11"))
+    entry = {"rank": 2, "port": 5680, "process": "a 1", "place": "optimizer steps", "ended": "because of its time"}
+    ranks.watching.received({"ranks": [entry], "processes": 3})
+    ranks.all = [0, 1]
+    [line] = ranks.report("step 2", value("11"), value("11"))
+    assert line.startswith("step 2: ranks 0-1  equal")
+
+
+def test_ranks_that_hold_something_else_since_a_restart() -> None:
+    """A difference of ranks that no longer hold the same value is not waited for."""
+    ranks = Ranks(2)
+    for number in range(2):
+        ranks.report(f"step {number}", value("11"), value("11"), ranks="0-1")
+    ranks.report("step 2", value("11"), value("22", **OTHER), ranks="0-1")
+    assert AGAIN == ranks.watching.changes["selection"]
+    for _ in range(2):
+        ranks.report("step 1", value("33"), value("33"), ranks="0,1,2", selection=WHOLE)
+        ranks.report("step 1", value("33"), value("33"), ranks="0,1,2", selection=AGAIN)
+    assert {"selection": None} == ranks.watching.changes
+
+
 def test_steps_that_are_never_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a number of them is kept."""
     monkeypatch.setattr("relay_client.diverging.MAX_PENDING", 10)
@@ -238,7 +284,7 @@ def test_steps_that_are_never_complete(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_several_jobs() -> None:
     """Ranks of several jobs are not compared with each other; a sentence shows how to choose one."""
     ranks = Ranks(1)
-    hits = [encode(Hit(1, 1, 1e9, "step 1", compared=Compared(value(text), WHOLE, "all"))) for text in ("11", "22")]
+    hits = [encode(Hit(1, 1, 1e9, text, compared=Compared(value("1"), WHOLE, "all"))) for text in ("step 1", "step 9")]
     entries = [{"rank": 0, "port": port, "process": "a 1", "place": "p"} for port in (5678, 5690)]
     new = ranks.watching.received({"ranks": [{**entries[index], "hits": [hits[index]]} for index in range(2)]})
     assert [] == ranks.watching.lines(new)

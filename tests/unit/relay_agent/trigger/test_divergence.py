@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from relay_agent.trigger.watch import MAX_THINNING, InstalledWatch
 from relay_core.agent_api.evaluation import Selection
-from relay_core.agent_api.watch import Watched
+from relay_core.agent_api.watch import Watch, Watched
 from tests.support.jobs.watching import Client
 from tests.support.machine.deadline import DEADLINE
 
@@ -30,15 +32,16 @@ dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=4)
 mesh = init_device_mesh("cpu", (2, 2))
 
 
-def shown(*placements):
+def shown(*placements, selection=Selection()):
     weight = DTensor.from_local(torch.ones(2, 2), mesh, placements, run_check=False)
-    found = compare({"weight": weight, "bias": torch.zeros(2)}, Selection())
+    found = compare({"weight": weight, "bias": torch.zeros(2)}, selection)
     print(found.ranks, found.value.leaves, found.value.sharded)
 
 
 shown(Replicate(), Shard(0))
 shown(Shard(0), Shard(1))
 shown(Replicate(), Replicate())
+shown(Shard(0), Shard(1), selection=Selection(0, 2))
 """
 
 
@@ -128,7 +131,10 @@ def test_optimizers_of_equal_size(client: Client) -> None:
     ask(client, every=2)
     take_turns(networks(3, 3), 4)
     answer = ask(client, every=2)
-    assert ((), "2 Adam optimizers have parameters of 8 elements each") == (answer.hits, answer.note)
+    assert ((), "2 Adam optimizers have parameters of 8 elements each, so their steps cannot be compared") == (
+        answer.hits,
+        answer.note,
+    )
 
 
 def test_optimizer_that_is_made_again(client: Client) -> None:
@@ -149,6 +155,31 @@ def test_parameter_that_is_frozen_later(client: Client) -> None:
     take_turns([(net, optimizer)], 6)
     names = [f"before Adam.step() number {number}" for number in (4, 8)]
     assert names == [hit.text for hit in ask(client, every=4).hits]
+
+
+def test_steps_without_gradients(client: Client) -> None:
+    """An optimizer that counts is not taken for another one because some steps have no gradients."""
+    ask(client, every=2)
+    [(net, optimizer)] = networks(3)
+    for _ in range(4):
+        optimizer.step()
+        optimizer.zero_grad()
+        take_turns([(net, optimizer)], 2)
+        optimizer.zero_grad()
+    answer = ask(client, every=2)
+    assert "" == answer.note
+    assert answer.hits
+
+
+def test_steps_that_take_too_long() -> None:
+    """Fewer steps are due, by a power of 2, so that those of one rank are due in all that are faster."""
+    watch = InstalledWatch(Watch(id="1", expression="net", every=5, selection=Selection()), print)
+    assert (1, 5) == (watch.reached(), watch.every)
+    watch._next = math.inf
+    assert [(0, 10), (0, 20)] == [(watch.reached(), watch.every) for _ in range(2)]
+    for _ in range(20):
+        watch.reached()
+    assert 5 * MAX_THINNING == watch.every
 
 
 def test_count_that_is_set_back(client: Client) -> None:
@@ -174,7 +205,7 @@ def test_state_that_cannot_be_read(client: Client) -> None:
     net(torch.ones(1, 3)).sum().backward()
     next(iter(hook.values()))(optimizer, (), {})
     answer = ask(client, every=2)
-    assert answer.note.startswith("steps of an optimizer cannot be counted: AttributeError: ")
+    assert answer.note.startswith("an optimizer cannot be read, so its steps are not compared: AttributeError: ")
     assert "" == answer.ended
 
 
@@ -185,7 +216,7 @@ def test_value_that_takes_too_long(client: Client, monkeypatch: pytest.MonkeyPat
     ask(client, every=2)
     train(torch.optim.AdamW, 5)
     answer = ask(client, every=2)
-    assert "TimeoutError" in answer.hits[0].error
+    assert "TimeoutError: the checksums took longer than 0 s" == answer.hits[0].error
     assert answer.ended.startswith("because one evaluation took ")
 
 
@@ -201,4 +232,4 @@ def test_expression_that_fails(client: Client) -> None:
 def test_sharded_values() -> None:
     """Ranks that hold the same part are compared with each other; if no others do, only the rest of the value is."""
     run = subprocess.run([sys.executable, "-c", SHARDED], capture_output=True, text=True, timeout=DEADLINE, check=False)
-    assert "1,3 2 0\nall 2 1\nall 2 0\n" == run.stdout, run.stderr
+    assert "1,3 2 0\nall 2 1\nall 2 0\nall 2 1\n" == run.stdout, run.stderr

@@ -105,6 +105,14 @@ def test_bits_and_places(dtype: str):
     assert 1 + 5 * (8 * value.element_size() - 1) + 4 * len(swaps) == len(seen)
 
 
+def test_memory_that_is_not_aligned():
+    """The checksum does not depend on where a tensor is in memory."""
+    torch = library("torch")
+    memory = bytearray(range(100))
+    shifted = torch.frombuffer(memory, dtype=torch.uint8, offset=3, count=64)
+    assert checksum(shifted.clone()) == checksum(shifted) == checksum(torch.arange(67, dtype=torch.uint8)[3:])
+
+
 def test_changes_that_cancel_each_other_out():
     """Changes in several elements are noticed, also small ones in opposite directions, at places that are multiples."""
     torch = library("torch")

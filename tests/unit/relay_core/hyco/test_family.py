@@ -28,7 +28,7 @@ def test_accepted_names(text: str, expected: FamilyName) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["alice:", "alice:0", "alice:x", ":4", "alice:-1", "alice:1:2", "alice:²", "alice:99999"]
+    "text", ["alice:", "alice:0", "alice:x", ":4", "alice:-1", "alice:1:2", "alice:²", "alice:99999", "alice:000199999"]
 )
 def test_refused_names(text: str) -> None:
     """A size that is not a number of hybrid connections is refused with the format."""
