@@ -214,7 +214,7 @@ class Scope:
         self._assigned = {name for found in live.values() for each in found for name in _globals_set(each)}
         """Global names that functions in the file assign: these are state, and differ between ranks."""
         self.ahead: set[str] = set()
-        """Names that the process does not have yet, and that the running top level of the module will define."""
+        """Names that the module does not have yet, and that its running top level will define."""
         for frame in module_frames(new.filename):
             self._check_ahead(frame)
 
@@ -234,11 +234,11 @@ class Scope:
             if new and not any(is_equivalent(found, each.code) for each in new):
                 outdated[found.co_firstlineno] = name
         for node in self._new.tree.body:
-            names = {*bound_names(node)} & stored.keys() - self._names.keys()
+            names = {*bound_names(node)} & stored.keys()
             if not self._may_differ(node):
-                self.ahead |= names
+                self.ahead |= names - self._names.keys() if frame.f_globals is self._names else set()
             elif isinstance(node, Definition | ast.Import | ast.ImportFrom) or assigned_constant(node):
-                outdated |= {stored[name]: name for name in names}
+                outdated |= {stored[name]: name for name in names if self._is_ahead(name, stored[name], frame)}
         if outdated:
             line = max(outdated)
             raise ConfigurationError(
@@ -246,6 +246,11 @@ class Scope:
                 f"{outdated[line]} in line {line}",
                 hint=f"push again once it is past line {line} and any loop around it, or restart the job",
             )
+
+    def _is_ahead(self, name: str, line: int, frame: FrameType) -> bool:
+        """Return whether the next assignment to a name is its definition, not one in a loop or branch."""
+        old = self._old.nodes.get(name)
+        return name not in frame.f_globals or (old is not None and old.lineno == line)
 
     def _may_differ(self, node: ast.stmt) -> bool:
         """Return whether a statement may not have been in the file; if the file is unknown, only for some kinds.

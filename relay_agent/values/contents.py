@@ -40,7 +40,7 @@ class Data(Protocol):
     size: int
     item_size: int
 
-    def checksum(self, start: int, stop: int) -> bytes:
+    def hashable(self, start: int, stop: int) -> bytes:
         """Return what is the same for elements with the same bits, and almost certainly another for others."""
 
     def show(self, start: int, stop: int) -> list[str]:
@@ -233,7 +233,7 @@ class _Array(_Flat):
         super().__init__(array)
         self.size, self.item_size = int(array.size), int(array.itemsize) or 1
 
-    def checksum(self, start: int, stop: int) -> bytes:
+    def hashable(self, start: int, stop: int) -> bytes:
         """Return the elements themselves, as bytes."""
         return self.flat(start, stop).tobytes()  # type: ignore[no-any-return] # of numpy
 
@@ -251,7 +251,7 @@ class _Tensor(_Flat):
         self.kind = f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
         self.size, self.item_size = int(tensor.numel()), int(tensor.element_size())
 
-    def checksum(self, start: int, stop: int) -> bytes:
+    def hashable(self, start: int, stop: int) -> bytes:
         """Return the sum of hash values, each of eight bytes and their place; a CPU needs half the time of `hashlib`.
 
         The tensor's device computes it. A plain or weighted sum of the bits would not notice small changes of several
@@ -370,7 +370,7 @@ def _digest_of_elements(leaf: Leaf, start: int, stop: int, until: float) -> str:
     for first in range(start, stop, step):
         if time.monotonic() > until:
             raise TimeoutError
-        hashed.update(leaf.data.checksum(first, min(first + step, stop)))
+        hashed.update(leaf.data.hashable(first, min(first + step, stop)))
     return hashed.hexdigest()
 
 
@@ -419,7 +419,7 @@ class _InFull(presentation.ShortRepr):
             return repr(x) if type(x).__module__ == "numpy" else f"<{type(x).__name__}>"
         stop = min(data.size, self.left // data.item_size)
         self.left -= stop * data.item_size
-        self.hashed.update(data.checksum(0, stop))
+        self.hashed.update(data.hashable(0, stop))
         shown = nested(x.shape, iter(data.show(0, data.size))) if has_few_elements(x) else ""
         return f"{shown} {presentation.describe_array(x)}".lstrip()
 

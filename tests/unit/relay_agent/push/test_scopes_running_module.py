@@ -3,10 +3,13 @@
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, ModuleType
 
 import pytest
 
+from relay_agent.push.new_file import NewFile
+from relay_agent.push.old_file import OldFile
+from relay_agent.push.swap import Swap
 from relay_core.errors import ConfigurationError
 from tests.support.jobs.loaded_module import Load, Loaded, Result
 
@@ -48,6 +51,7 @@ def push_while_running(load: Load, source: str, new: str) -> tuple[Loaded, list[
         ("try:\n    stop()\nexcept KeyError:\n    def f(): return 1\n", ("1", "2"), (2, "f", 4)),
         ("if stop() or True:\n    def f(): return 1\n", ("1", "2"), (1, "f", 2)),
         ("def f(): return 1\nstop()\ndef f(): return 2\n", ("2", "3"), (2, "f", 3)),
+        ("RATE = 1\nstop()\nRATE = 2\n", ("2", "3"), (2, "RATE", 3)),
     ],
 )
 def test_changed_definition_ahead(load: Load, source: str, new: tuple[str, str], expected: tuple[int, str, int]):
@@ -98,6 +102,32 @@ def test_definitions_behind(load: Load, monkeypatch: pytest.MonkeyPatch, end: st
     assert (-2, [set()]) == (loaded.f(), added)
     assert isinstance(outcomes[0], Result)
     assert ["f()", "RATE = 2"] == outcomes[0].changed
+
+
+def test_assignment_in_a_loop_ahead(load: Load):
+    """A changed constant is pushed nevertheless; the loop assigns to it as before."""
+    source = "RATE = 1\nfor _ in range(1):\n    stop()\n    RATE += 10\n"
+    loaded, outcomes, _ = push_while_running(load, source, source.replace("= 1\n", "= 2\n"))
+    assert isinstance(outcomes[0], Result)
+    assert (["RATE = 2"], 12) == (outcomes[0].changed, loaded.RATE)
+
+
+def test_second_module_of_the_file(load: Load):
+    """A name that only the module with the running top level will define is missing in the other."""
+    loaded, twin = load("def f(): return 1\n"), ModuleType("twin")
+    exec(compile("def f(): return 1\n", str(loaded.path), "exec"), vars(twin))
+    refused: list[str] = []
+
+    def stop() -> None:
+        new = NewFile("def f(): return model\nstop()\nmodel = [1]\n", str(loaded.path))
+        swap = Swap([loaded.module, twin], new, OldFile.find(str(loaded.path), None, [loaded.f, twin.f]))
+        with pytest.raises(ConfigurationError) as caught:
+            swap.prepare()
+        refused.append(str(caught.value))
+
+    loaded.module.stop = twin.stop = stop  # type: ignore[attr-defined]
+    loaded.execute("def f(): return 1\nstop()\nmodel = [1]\n")
+    assert ["model" in text for text in refused] == [True]
 
 
 @pytest.mark.parametrize("is_edited", [False, True])

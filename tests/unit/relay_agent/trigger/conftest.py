@@ -1,4 +1,4 @@
-"""A fixture that loads marked code, and a client that watches it."""
+"""Clients that watch code, and steps of optimizers."""
 
 from __future__ import annotations
 
@@ -30,3 +30,13 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         client.table.forget()
         client.table._engine.set_hooks([])
     gc.collect()
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    """A client of watches of optimizers; at the end, torch has no hook of theirs."""
+    found = Client(tmp_path / "train.py")
+    yield found
+    found.table.forget()
+    found.table._steps.set_hooks([])
+    assert found.table._steps._registered is None

@@ -6,8 +6,6 @@ import copy
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,15 +41,6 @@ shown(Shard(0), Shard(1))
 shown(Replicate(), Replicate())
 shown(Shard(0), Shard(1), selection=Selection(0, 2))
 """
-
-
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
-    """A client of watches; at the end, torch has no hook of theirs."""
-    found = Client(tmp_path / "train.py")
-    yield found
-    found.table.forget()
-    found.table._steps.set_hooks([])
 
 
 def ask(client: Client, expression: str = "net", **fields: Any) -> Watched:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,16 +19,6 @@ torch = pytest.importorskip("torch")
 OPTIMIZER: Any = sys.modules["torch.optim.optimizer"]
 
 SENTENCE = "the gradient of 0.weight has 1 NaN among 12 elements, first at [1, 2]; before AdamW.step()"
-
-
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
-    """A client of watches; at the end, torch has no hook of theirs."""
-    found = Client(tmp_path / "train.py")
-    yield found
-    found.table.forget()
-    found.table._steps.set_hooks([])
-    assert found.table._steps._registered is None
 
 
 def ask(client: Client, expression: str = "", **fields: Any) -> Watched:

@@ -42,7 +42,7 @@ def test_a_tunnel_is_lost_resumed_and_over() -> None:
 
 
 def test_a_rank_changes_its_state_and_ends() -> None:
-    """State, details and process id matter; a rank that is no longer announced is unavailable, or its end follows."""
+    """A rank that leaves the announcement is unavailable, unless its end is announced."""
     crashed = with_rank(kind="crashed", text="crashed: ValueError: no", state="crashed", detail="ValueError: no")
     assert [("state", "rank 3 on host-1 crashed: ValueError: no")] == texts(BEFORE, crashed)
     assert [("state", "rank 3 on host-1 has a new process: pid 44 -> 45")] == texts(BEFORE, with_rank(pid=45))
