@@ -66,6 +66,19 @@ UNSUPPORTED = Feature(
     MESSAGE,
 )
 
+DATA_BREAKPOINTS = Feature(
+    "*Break on Value Change* is rejected",
+    Internal(PROCESSOR, "set", "receives functions for two more requests"),
+    Internal(
+        "_pydevd_bundle.pydevd_api:PyDevdAPI.request_disconnect", "replaced", "removes them at the end of a session"
+    ),
+    Internal(f"{FACTORY}.make_thread_suspend_single_notification", "replaced", "names the value that has changed"),
+    Internal("pydevd:PyDB.suspended_frames_manager", "read", "the values that the editor shows", True),
+    Internal("_pydevd_bundle.pydevd_suspended_frames:SuspendedFramesManager.get_variable", "called", "as above"),
+    Internal(f"{COMMAND}.as_dict", "read", "the content of a message"),
+    MESSAGE,
+)
+
 
 # The part of the table with features that stop a thread of the job, or examine stopped threads.
 

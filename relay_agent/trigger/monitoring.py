@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
-from relay_agent.trigger.places import Hook
+from relay_agent.trigger.places import RETURN, Hook
 from relay_core.errors import ConfigurationError
 
 NAME = "relay-debug watch"
@@ -45,7 +45,7 @@ class Engine:
         if self._tool is not None and monitoring.get_tool(self._tool) != NAME:  # another tool has freed it
             self._tool, self._lines = None, {}
         if hooks and self._tool is None:
-            self._tool = _take_tool(self._line_reached)
+            self._tool = _take_tool(self._reached)
         before = self._lines
         new: _Lines = {}
         for hook in hooks:
@@ -56,9 +56,9 @@ class Engine:
         for key, (code, _) in {**lines_before, **lines}.items():
             if lines.get(key) != lines_before.get(key):
                 monitoring.set_local_events(self._tool, code, 0)  # also ends DISABLE for the lines of this code object
-                monitoring.set_local_events(self._tool, code, monitoring.events.LINE if key in lines else 0)
+                monitoring.set_local_events(self._tool, code, _events(lines[key][1]) if key in lines else 0)
         if not hooks and self._tool is not None:
-            monitoring.register_callback(self._tool, monitoring.events.LINE, None)
+            _set_callback(self._tool, None)
             monitoring.free_tool_id(self._tool)
             self._tool = None
         return ""
@@ -67,7 +67,9 @@ class Engine:
         """Remove all hooks."""
         self.set_hooks([])
 
-    def _line_reached(self, code: CodeType, line: int) -> object:
+    def _reached(self, code: CodeType, line: int, *returned: object) -> object:
+        """Call the hooks at a line or, if there is a value that the function returns, at the return."""
+        line = RETURN if returned else line
         result = monitoring.DISABLE
         try:
             for own, ignored, reached, report in self._lines.get(line, ()):
@@ -91,11 +93,22 @@ def _by_code(lines: _Lines) -> dict[int, tuple[CodeType, set[int]]]:
     return found
 
 
+def _events(lines: set[int]) -> int:
+    events = monitoring.events
+    returns = events.PY_RETURN if RETURN in lines else 0
+    return (events.LINE if lines != {RETURN} else 0) | returns
+
+
+def _set_callback(tool: int, callback: object) -> None:
+    for event in (monitoring.events.LINE, monitoring.events.PY_RETURN):
+        monitoring.register_callback(tool, event, callback)
+
+
 def _take_tool(callback: object) -> int:
     for number in TOOL_IDS:
         if monitoring.get_tool(number) is None:
             monitoring.use_tool_id(number, NAME)
-            monitoring.register_callback(number, monitoring.events.LINE, callback)
+            _set_callback(number, callback)
             return number
     taken = " and ".join(f"{number} by {monitoring.get_tool(number)}" for number in TOOL_IDS)
     raise ConfigurationError(

@@ -29,6 +29,9 @@ from relay_core.agent_api.stacks import OWN, is_library
 from relay_core.errors import ConfigurationError
 
 _JUMPS = {*dis.hasjabs, *dis.hasjrel}
+_RETURNS = {"RETURN_VALUE", "RETURN_CONST"}
+RETURN = 0
+"""In place of a line: where a function returns."""
 MAX_NAMES = 3
 """Maximum number of files or functions that a sentence names."""
 
@@ -38,6 +41,7 @@ class Place(NamedTuple):
 
     code: CodeType
     line: int
+    """Its number, or `RETURN`."""
     starts: frozenset[int]
     """The offsets of the instructions at which the line begins."""
     ignored: frozenset[int]
@@ -126,6 +130,16 @@ def with_inner(code: CodeType) -> Iterator[CodeType]:
     for each in code.co_consts:
         if isinstance(each, CodeType):
             yield from with_inner(each)
+
+
+def every_place(code: CodeType) -> Iterator[Place]:
+    """Yield all lines of a code object, and its returns."""
+    lines: dict[int, set[int]] = {}
+    for offset, line in _line_starts(code):
+        lines.setdefault(line, set()).add(offset)
+    lines[RETURN] = {each.offset for each in dis.get_instructions(code) if each.opname in _RETURNS}
+    for line, starts in lines.items():
+        yield Place(code, line, frozenset(starts), frozenset())
 
 
 def _line_starts(code: CodeType) -> Iterator[tuple[int, int]]:

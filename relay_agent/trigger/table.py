@@ -7,7 +7,7 @@ import contextlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from types import FrameType
 from typing import NamedTuple, TypeVar
@@ -72,6 +72,9 @@ class Watches:
         self._is_checking = False
         self._paused_by, self._paused_until = "", 0.0
         """The push that has paused the watches, and until when."""
+        self._find_others: Callable[[], Sequence[Hook]] = tuple
+        """Returns the hooks of data breakpoints."""
+        self._others: Sequence[Hook] = ()
 
     def answer(self, question: Watch, port: int, job: Job, respond: Callable[[Watched], None]) -> None:
         """Answer a question, after at most `question.wait` seconds.
@@ -122,6 +125,19 @@ class Watches:
             if watch.asking.acquire(timeout=max(0.0, ends - time.monotonic())):
                 watch.asking.release()
 
+    def set_others(self, find: Callable[[], Sequence[Hook]]) -> str:
+        """Replace the hooks of data breakpoints, and return what the user should know, in one sentence.
+
+        Args:
+            find: Returns the hooks; also called after each push, for the new code.
+
+        Raises:
+            ConfigurationError: other tools have the tool ids of Python's monitoring.
+        """
+        with self._lock:
+            self._find_others, self._others = find, find()
+            return self._engine.set_hooks(self._hooks(Hook))
+
     def pause(self, push: str, seconds: float) -> None:
         """Remove all hooks while a push replaces code: until `resume`, or for these seconds."""
         with self._lock:
@@ -129,6 +145,7 @@ class Watches:
             for watch in self._watches.values():
                 watch.hooks, watch.note, watch.search_at = (), PAUSED, 0.0
                 watch.wake()
+            self._others = ()
             self._remove_hooks()
 
     def resume(self, push: str) -> None:
@@ -137,6 +154,8 @@ class Watches:
             if push != self._paused_by:
                 return
             self._paused_until = 0.0
+            self._others = self._find_others()
+            self._remove_hooks()
             for watch in self._watches.values():
                 self._place(watch)
                 watch.wake()
@@ -144,6 +163,7 @@ class Watches:
     def forget(self) -> None:
         """Remove all watches in a forked child, which has no helper threads."""
         self._lock, self._watches, self._is_checking = threading.Lock(), {}, False
+        self._others = ()
         self._disarm()
 
     def _disarm(self) -> None:
@@ -203,10 +223,11 @@ class Watches:
         watch.note = "; ".join(filter(None, notes))
 
     def _hooks(self, kind: type[_Hook]) -> list[_Hook]:
-        return [hook for watch in self._watches.values() for hook in watch.hooks if isinstance(hook, kind)]
+        hooks = [*self._others, *(hook for watch in self._watches.values() for hook in watch.hooks)]
+        return [hook for hook in hooks if isinstance(hook, kind)]
 
     def _remove_hooks(self) -> None:
-        """Remove the hooks of watches that have none any more; those that the job's audit hooks keep do nothing."""
+        """Install the hooks that there are; those that the job's audit hooks keep do nothing."""
         with contextlib.suppress(Exception):
             self._engine.set_hooks(self._hooks(Hook))
             self._steps.set_hooks(self._hooks(StepHook))

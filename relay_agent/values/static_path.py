@@ -28,7 +28,8 @@ _MISSING = object()
 _mro = vars(type)["__mro__"].__get__
 _name = vars(type)["__name__"].__get__
 _module = vars(type)["__module__"].__get__
-_namespace = vars(type)["__dict__"].__get__
+class_table = vars(type)["__dict__"].__get__
+"""Returns the names in a class itself, without code of its metaclass."""
 
 
 def read_path(value: Any, *steps: tuple[str, Any]) -> Any:
@@ -121,7 +122,7 @@ def package_of(kind: type) -> str:
 
 
 def _module_name(kind: type) -> str:
-    module = _find(_namespace(kind), "__module__")
+    module = _find(class_table(kind), "__module__")
     if module is _MISSING:  # a type in C
         module = _module(kind)
     return module if type(module) is str else ""
@@ -139,7 +140,7 @@ def is_of_its_module(kind: type) -> bool:
 
 def _in_class(kind: type, name: str) -> Any:
     """Return what a class or its bases contain under a name."""
-    tables = (_find(_namespace(each), name) for each in _mro(kind))
+    tables = (_find(class_table(each), name) for each in _mro(kind))
     return next((found for found in tables if found is not _MISSING), _MISSING)
 
 
@@ -154,7 +155,7 @@ def attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
     first = list(islice(dict.items(instance_table(value)), MAX_FIRST))
     yield from ((name, found) for name, found in first if type(name) is str)
     for base in _mro(type(value)) if package_of(type(value)) != "builtins" else ():  # a frame has a dozen slots
-        for name, found in list(_namespace(base).items()):
+        for name, found in list(class_table(base).items()):
             if type(found) is types.MemberDescriptorType and type(name) is str and name[:2] != "__":
                 try:
                     part = found.__get__(value)

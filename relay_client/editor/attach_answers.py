@@ -88,6 +88,8 @@ DEBUGPY_CAPABILITIES: Body = {
     ],
 }
 """The body of the response; it depends neither on the editor nor on the program."""
+CAPABILITIES: Body = {**DEBUGPY_CAPABILITIES, "supportsDataBreakpoints": True}
+"""What relay-agent adds to debugpy in the job, and debugpy's adapter does not know."""
 
 
 class AttachAnswers(Layer):
@@ -169,7 +171,7 @@ class AttachAnswers(Layer):
         """Respond to an `initialize` that has arrived, if the capabilities are known."""
         if self._initialize is not None and self.is_debugpy and not self._is_early:
             self._is_early = True
-            self._respond(self._initialize, DEBUGPY_CAPABILITIES)
+            self._respond(self._initialize, CAPABILITIES)
 
     def _respond(self, request: Request, body: Body | None = None) -> None:
         self._answered[request["seq"]] = request

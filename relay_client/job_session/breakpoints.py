@@ -69,13 +69,13 @@ BREAKPOINT_PATIENCE = 3.0
 """Seconds to wait for the responses of all ranks; the editor then receives the results so far, and later ones as
 events."""
 NO_RANK = "no rank has confirmed this breakpoint yet"
-_SET = frozenset({"setBreakpoints", "setFunctionBreakpoints"})
+_SET = frozenset({"setBreakpoints", "setDataBreakpoints", "setFunctionBreakpoints"})
 """Requests that list breakpoints."""
 
 
 @dataclass(eq=False)
 class _BreakpointSet:
-    """The breakpoints in one request: those in a file, or all function breakpoints."""
+    """The breakpoints in one request: those in a file, or all function or data breakpoints."""
 
     request: Request
     ids: list[int]
@@ -135,7 +135,7 @@ class Breakpoints:
         self._wire = wire
         self._numbers = itertools.count(1)
         self._sets: dict[str, _BreakpointSet] = {}
-        """By file; function breakpoints have the key ""."""
+        """By file; others by command."""
         self._others: dict[str, Request] = {}
         """By command: other requests that each rank receives before it runs, such as those for exception filters."""
         self._found: dict[tuple[int, int], int] = {}
@@ -256,5 +256,5 @@ class Breakpoints:
 
 
 def _key(request: Request) -> str:
-    """Return the file whose breakpoints a request replaces; "" for function breakpoints."""
-    return text(mapping(arguments_of(request).get("source")).get("path"))
+    """Return the file whose breakpoints a request replaces, or the command if they are in no file."""
+    return text(mapping(arguments_of(request).get("source")).get("path")) or request["command"]

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 
 from relay_client.compare.console import Command, command_of, with_formats, with_statistics
-from relay_client.editor.attach_answers import DEBUGPY_CAPABILITIES
+from relay_client.editor import attach_answers
 from relay_client.editor.ending import harmless
 from relay_client.editor.messages import GUARDED, IMPORTANT
 from relay_client.job_session.breakpoints import Breakpoints
@@ -49,9 +49,9 @@ from relay_core.dap.messages import (
 )
 from relay_core.json_values import mapping
 
-# What the session of all ranks supports: everything that debugpy supports, and stepping a single thread.
+# What the session of all ranks supports: everything that one rank supports, and stepping a single thread.
 
-CAPABILITIES: Body = {**DEBUGPY_CAPABILITIES, "supportsSingleThreadExecutionRequests": True}
+CAPABILITIES: Body = {**attach_answers.CAPABILITIES, "supportsSingleThreadExecutionRequests": True}
 """The body of the response to `initialize`."""
 
 
@@ -132,7 +132,14 @@ class ExitCodes:
 
 
 _FOR_ALL = frozenset(
-    {"setBreakpoints", "setFunctionBreakpoints", "setExceptionBreakpoints", "setDebuggerProperty", "setPydevdSourceMap"}
+    {
+        "setBreakpoints",
+        "setDataBreakpoints",
+        "setDebuggerProperty",
+        "setExceptionBreakpoints",
+        "setFunctionBreakpoints",
+        "setPydevdSourceMap",
+    }
 )
 """Requests that every rank receives."""
 _CHOOSING = frozenset({"scopes", "evaluate", "completions", "setExpression", "stepInTargets", "gotoTargets"})

@@ -12,6 +12,7 @@ import sys
 from relay_agent.debuggee.pydevd_patches import (
     adapter_user,
     child_processes,
+    data_breakpoints,
     relay_debug_output,
     robustness,
     sending,
@@ -49,6 +50,7 @@ def install(*, values: bool = True, is_child: bool = False) -> None:
     child_processes.install_following()
     unreached_report.install()
     sending.install_rejection()
+    data_breakpoints.install()
     relay_debug_output.install(is_child=is_child)
     if "relay_agent.push.sources" in sys.modules:  # code was replaced before debugpy was started
         from relay_agent.push import sources  # noqa: PLC0415 - already imported

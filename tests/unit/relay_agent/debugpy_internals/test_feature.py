@@ -71,6 +71,7 @@ NOT_MISSED = {
     (table.FORKING, "_redirect_to"),  # set after a session with `redirectOutput`, as the next one
     (table.RELEASE, "_redirect_to"),
     (table.CHILD_WAIT, "pydb_disposed"),  # read while it waits
+    (table.DATA_BREAKPOINTS, "suspended_frames_manager"),  # read when an editor selects a value
     (table.UNSUPPORTED, "writer"),  # read at a request that debugpy does not support
 }
 """What this job does not use of features that it uses."""

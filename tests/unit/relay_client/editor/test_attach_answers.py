@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_client.editor.attach_answers import DEBUGPY_CAPABILITIES, AttachAnswers
+from relay_client.editor.attach_answers import CAPABILITIES, DEBUGPY_CAPABILITIES, AttachAnswers
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, ResetLocal, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
@@ -69,7 +69,7 @@ def test_responses_equal_those_of_debugpy():
     """They have the bodies that debugpy sends."""
     editor = Editor()
     (first,) = editor.send("initialize")
-    assert response("initialize", 1, DEBUGPY_CAPABILITIES) == first
+    assert response("initialize", 1, CAPABILITIES) == first
     editor.send("attach")
     assert [response("setFunctionBreakpoints", 3, {"breakpoints": []})] == editor.send("setFunctionBreakpoints")
     assert [response("setExceptionBreakpoints", 4)] == editor.send("setExceptionBreakpoints", filters=["uncaught"])
@@ -126,7 +126,7 @@ def test_editor_that_was_there_before_the_job():
     assert [] == editor.answers.start(0)
     editor.answers.layer.is_debugpy = True
     (answer,) = editor.answers.start(0)
-    assert [response("initialize", 1, DEBUGPY_CAPABILITIES)] == MessageDecoder().receive_data(answer.data)
+    assert [response("initialize", 1, CAPABILITIES)] == MessageDecoder().receive_data(answer.data)
     assert [] == editor.answers.start(0)
     assert ["initialized"] == names(editor.send("attach"))
 
