@@ -19,7 +19,7 @@ from types import FrameType, ModuleType
 from typing import Any, Protocol
 
 from relay_agent.debuggee import debugpy_start, detaching, gevent_support, stopping, tracing
-from relay_agent.debuggee.pydevd_patches import child_processes, unreached_report
+from relay_agent.debuggee.pydevd_patches import child_processes, data_breakpoints, unreached_report
 from relay_agent.debugpy_internals.table import CHILDREN, FORKING, STATE, UNCAUGHT
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.stderr import failed_import, write_line
@@ -223,6 +223,7 @@ class Debugger:
         Raises:
             RelayDebugError: a debugger is attached.
         """
+        data_breakpoints.forget()
         with self._lock:
             if self.state in {State.RELEASED, State.CLEARED, State.FOREIGN} or "pydevd" not in sys.modules:
                 return

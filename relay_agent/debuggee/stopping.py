@@ -22,20 +22,22 @@ from relay_agent.job.torch_compiler import is_generated
 COMPILER = "torch._dynamo.eval_frame"
 
 
-def stop_in(frame: FrameType, *, is_before_line: bool = False) -> None:
+def stop_in(frame: FrameType, *, is_before_line: bool = False, is_returning: bool = False) -> None:
     """Stop in a frame: at its next line or, if torch.compile has generated its code, at its current line.
 
     Args:
         frame: The frame.
         is_before_line: Whether the current line has not been executed, so the debugger stops there.
+        is_returning: Whether the function has executed its last line, so the debugger stops there, and steps to the
+            caller.
 
     `debugpy.breakpoint()` stops in its caller, which here would be a function of this library.
     """
     import pydevd  # noqa: PLC0415 - an attached debugger has imported it, as below
 
-    if (is_before_line or is_generated(frame.f_code)) and not COMPILED_CALLER.is_off:
+    if (is_before_line or is_returning or is_generated(frame.f_code)) and not COMPILED_CALLER.is_off:
         with COMPILED_CALLER.guarded():  # without `is_available`, which calls functions in which pydevd could stop
-            _stop_at_current_line(pydevd.get_global_debugger(), frame)
+            _stop_at_current_line(pydevd.get_global_debugger(), frame, is_returning=is_returning)
             return
     if BREAK_HERE.is_available():
         with BREAK_HERE.guarded():
@@ -60,23 +62,38 @@ class untraced:  # noqa: N801 - used as a function; `contextlib.contextmanager` 
         self._pydevd = pydevd
         self._state = pydevd.set_additional_thread_info(thread)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Any:
         self._pydevd.enable_tracing()  # makes pydevd register this thread now rather than later
         self._pydevd.disable_tracing()  # in this thread; else it could stop here, or in code that the user evaluates
         self._state.is_tracing += 1
+        return self._state
 
     def __exit__(self, *_error: object) -> None:
         self._state.is_tracing -= 1
         self._pydevd.enable_tracing()
 
 
-def _stop_at_current_line(pydevd: Any, frame: FrameType) -> None:
-    from _pydevd_bundle.pydevd_comm_constants import CMD_SET_BREAK  # noqa: PLC0415 - in debug runs only
+def _stop_at_current_line(pydevd: Any, frame: FrameType, *, is_returning: bool) -> None:
+    from _pydevd_bundle import pydevd_comm_constants as commands  # noqa: PLC0415 - in debug runs only
 
     thread = gevent_originals.threading.current_thread()  # as in pydevd
-    with untraced(pydevd, thread):
-        pydevd.set_suspend(thread, CMD_SET_BREAK)
+    with untraced(pydevd, thread) as state:
+        pydevd.set_suspend(thread, commands.CMD_SET_BREAK)
         pydevd.do_wait_suspend(thread, frame, "line", None)
+        if is_returning and frame.f_back is not None:
+            _step_to_caller(state, frame, commands)
+            pydevd.set_trace_for_frame_and_parents(thread.ident, frame.f_back)
+
+
+def _step_to_caller(state: Any, frame: FrameType, commands: Any) -> None:
+    """Change a step that was requested at a return; pydevd has seen the return already, or looks at no other call."""
+    kinds = ("INTO", "OVER", "RETURN")
+    for suffix in ("", "_MY_CODE"):
+        if state.pydev_step_cmd in {getattr(commands, f"CMD_STEP_{kind}{suffix}") for kind in kinds}:
+            is_monitored = sys.version_info >= (3, 12)
+            state.pydev_step_cmd = getattr(commands, f"CMD_STEP_{'INTO' if is_monitored else 'OVER'}{suffix}")
+            state.pydev_step_stop = None if is_monitored else frame.f_back
+            return
 
 
 def keep_uncompiled(function: Callable[..., object]) -> None:

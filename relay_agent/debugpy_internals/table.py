@@ -74,6 +74,7 @@ DATA_BREAKPOINTS = Feature(
     ),
     Internal(f"{FACTORY}.make_thread_suspend_single_notification", "replaced", "names the value that has changed"),
     Internal("pydevd:PyDB.suspended_frames_manager", "read", "the values that the editor shows", True),
+    Internal("pydevd:PyDB.do_wait_suspend", "replaced", "reads the values again that the user may have changed"),
     Internal("_pydevd_bundle.pydevd_suspended_frames:SuspendedFramesManager.get_variable", "called", "as above"),
     Internal(f"{COMMAND}.as_dict", "read", "the content of a message"),
     MESSAGE,
@@ -88,6 +89,7 @@ UNTRACED = (
     Internal("pydevd:PyDB.disable_tracing", "called", "keeps the debugger from stopping in relay_agent"),
     Internal(f"{THREAD_INFO}.is_tracing", "set", "keeps the debugger from stopping in relay_agent", True),
 )
+STEPS = [f"{kind}{suffix}" for kind in ("INTO", "OVER", "RETURN") for suffix in ("", "_MY_CODE")]
 
 BREAK_HERE = Feature(
     "`relay_agent.breakpoint()` stops one frame too deep, in relay_agent",
@@ -100,6 +102,9 @@ COMPILED_CALLER = Feature(
     Internal("pydevd:PyDB.do_wait_suspend", "called", "stops the thread in a given frame"),
     Internal(f"{REASONS}:CMD_SET_BREAK", "read", "the reason of the stop"),
     *UNTRACED,
+    Internal("pydevd:PyDB.set_trace_for_frame_and_parents", "called", "as below"),
+    *(Internal(f"{REASONS}:CMD_STEP_{name}", "read", "a step from a return") for name in STEPS),
+    *(Internal(f"{THREAD_INFO}.pydev_step_{name}", "set", "as above", True) for name in ("cmd", "stop")),
 )
 POST_MORTEM = Feature(
     "a crashed process is announced and held, but the debugger does not stop at the line that raised the exception",

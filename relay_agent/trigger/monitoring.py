@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
-from relay_agent.trigger.places import RETURN, Hook
+from relay_agent.trigger.places import Hook
 from relay_core.errors import ConfigurationError
 
 NAME = "relay-debug watch"
@@ -23,7 +23,8 @@ TOOL_IDS = (3, 4)
 """The ids that Python does not reserve for debuggers (0), coverage (1), profilers (2) or optimizers (5)."""
 
 _Lines = dict[int, list[tuple[CodeType, frozenset[int], Callable[[], int], Callable[[FrameType, int], None]]]]
-"""What hooks contain, by line, in the form that takes the least time to read."""
+"""What hooks contain, by line, in the form that takes the least time to read. Those at returns, of which all functions
+would have the same number, are under the negative id of the code object."""
 
 monitoring: Any = getattr(sys, "monitoring", None)  # None before Python 3.12
 
@@ -50,7 +51,7 @@ class Engine:
         new: _Lines = {}
         for hook in hooks:
             found = (hook.place.code, hook.place.ignored, hook.reached, hook.report)
-            new.setdefault(hook.place.line, []).append(found)
+            new.setdefault(hook.place.line or -id(hook.place.code), []).append(found)
         self._lines = new  # at once: a line that is reached meanwhile, and is not in it, would be disabled
         lines_before, lines = _by_code(before), _by_code(self._lines)
         for key, (code, _) in {**lines_before, **lines}.items():
@@ -69,7 +70,7 @@ class Engine:
 
     def _reached(self, code: CodeType, line: int, *returned: object) -> object:
         """Call the hooks at a line or, if there is a value that the function returns, at the return."""
-        line = RETURN if returned else line
+        line = -id(code) if returned else line
         result = monitoring.DISABLE
         try:
             for own, ignored, reached, report in self._lines.get(line, ()):
@@ -95,8 +96,7 @@ def _by_code(lines: _Lines) -> dict[int, tuple[CodeType, set[int]]]:
 
 def _events(lines: set[int]) -> int:
     events = monitoring.events
-    returns = events.PY_RETURN if RETURN in lines else 0
-    return (events.LINE if lines != {RETURN} else 0) | returns
+    return (events.LINE if max(lines) > 0 else 0) | (events.PY_RETURN if min(lines) < 0 else 0)
 
 
 def _set_callback(tool: int, callback: object) -> None:

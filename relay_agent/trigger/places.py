@@ -142,6 +142,11 @@ def every_place(code: CodeType) -> Iterator[Place]:
         yield Place(code, line, frozenset(starts), frozenset())
 
 
+def first_line(code: CodeType) -> int:
+    """Return the number of the line that a call executes first; 0 if there is none."""
+    return next((line for _, line in _line_starts(code)), 0)
+
+
 def _line_starts(code: CodeType) -> Iterator[tuple[int, int]]:
     """Yield offset and line of each instruction before which the line changes, without the beginning of a function.
 

@@ -135,7 +135,8 @@ class Watches:
             ConfigurationError: other tools have the tool ids of Python's monitoring.
         """
         with self._lock:
-            self._find_others, self._others = find, find()
+            self._find_others = find
+            self._others = find() if time.monotonic() >= self._paused_until else ()
             return self._engine.set_hooks(self._hooks(Hook))
 
     def pause(self, push: str, seconds: float) -> None:

@@ -24,7 +24,8 @@ _ATTEMPTS = 3
 """Searches of a dictionary that the job changes meanwhile."""
 MAX_FIRST = 200
 """Number of attributes of an object that are looked at; torch assigns the tables of a module first."""
-_MISSING = object()
+MISSING = object()
+"""In place of a value that does not exist."""
 _mro = vars(type)["__mro__"].__get__
 _name = vars(type)["__name__"].__get__
 _module = vars(type)["__module__"].__get__
@@ -53,14 +54,14 @@ def _attribute(value: Any, name: str) -> Any:
     is_class = issubclass(kind, type)
     if name == "__dict__" and not is_class and (table := instance_table(value)):
         return table
-    own = _in_class(value, name) if is_class else _find(instance_table(value), name)
-    by_type = _in_class(kind, name)
+    own = in_class(value, name) if is_class else _find(instance_table(value), name)
+    by_type = in_class(kind, name)
     has_priority = _has(by_type, "__get__") and (_has(by_type, "__set__") or _has(by_type, "__delete__"))
-    if own is not _MISSING and not has_priority:
+    if own is not MISSING and not has_priority:
         if is_class and _has(own, "__get__"):
             raise _would_execute(f"'{name}'", value)
         return own
-    return _of_module(value, name) if by_type is _MISSING else _by_descriptor(value, name, by_type)
+    return _of_module(value, name) if by_type is MISSING else _by_descriptor(value, name, by_type)
 
 
 def _by_descriptor(value: Any, name: str, found: Any) -> Any:
@@ -79,7 +80,7 @@ def _by_descriptor(value: Any, name: str, found: Any) -> Any:
 def _of_module(value: Any, name: str) -> Any:
     """Return a parameter, buffer or submodule of a `torch.nn.Module`."""
     for entries in module_tables(value):
-        if (found := _find(entries, name)) is not _MISSING:
+        if (found := _find(entries, name)) is not MISSING:
             return found
     raise _no_attribute(name, value)
 
@@ -94,7 +95,7 @@ def _element(value: Any, key: Any) -> Any:
     # The methods of the built-in types, because a subclass may override them: `defaultdict` inserts missing keys.
     kind = type(value)
     if issubclass(kind, dict):
-        if (found := _find(value, key)) is _MISSING:
+        if (found := _find(value, key)) is MISSING:
             raise LookupError(f"the {type_name(kind)} has no key {key!r} of type {type_name(type(key))}")
         return found
     if issubclass(kind, list) and type(key) is int:
@@ -123,7 +124,7 @@ def package_of(kind: type) -> str:
 
 def _module_name(kind: type) -> str:
     module = _find(class_table(kind), "__module__")
-    if module is _MISSING:  # a type in C
+    if module is MISSING:  # a type in C
         module = _module(kind)
     return module if type(module) is str else ""
 
@@ -138,16 +139,16 @@ def is_of_its_module(kind: type) -> bool:
     return dict.get(module_table(kind), type_name(kind)) is kind
 
 
-def _in_class(kind: type, name: str) -> Any:
-    """Return what a class or its bases contain under a name."""
+def in_class(kind: type, name: str) -> Any:
+    """Return what a class or its bases contain under a name; `MISSING` if there is nothing."""
     tables = (_find(class_table(each), name) for each in _mro(kind))
-    return next((found for found in tables if found is not _MISSING), _MISSING)
+    return next((found for found in tables if found is not MISSING), MISSING)
 
 
 def class_entry(kind: type, name: str) -> Any:
     """Return what a class or its bases contain under a name; None if there is nothing."""
-    found = _in_class(kind, name)
-    return None if found is _MISSING else found
+    found = in_class(kind, name)
+    return None if found is MISSING else found
 
 
 def attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
@@ -167,12 +168,12 @@ def attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _has(value: Any, name: str) -> bool:
-    return _in_class(type(value), name) is not _MISSING
+    return in_class(type(value), name) is not MISSING
 
 
 def instance_table(value: Any) -> dict[Any, Any]:
     """Return the `__dict__` of an instance; an empty one if there is none or a class of the job computes it."""
-    found = _in_class(type(value), "__dict__")
+    found = in_class(type(value), "__dict__")
     kind = type(found)
     if kind is not types.GetSetDescriptorType and kind is not types.MemberDescriptorType:  # a set would hash the class
         return {}
@@ -186,11 +187,11 @@ def instance_table(value: Any) -> dict[Any, Any]:
 def entry(table: dict[Any, Any], key: str) -> Any:
     """Return the value of a key; None if there is none."""
     found = _find(table, key)
-    return None if found is _MISSING else found
+    return None if found is MISSING else found
 
 
 def _find(table: dict[Any, Any] | types.MappingProxyType[str, Any], key: str | int, most: int | None = None) -> Any:
-    """Return the value of a key, or _MISSING; keys of other types, which compare in their own way, are left out.
+    """Return the value of a key, or MISSING; keys of other types, which compare in their own way, are left out.
 
     Raises:
         LookupError: the job changes the dictionary continuously.
@@ -210,7 +211,7 @@ def _search(entries: Iterable[tuple[Any, Any]], key: str | int) -> Any:
     for known, found in entries:
         if known is key or (issubclass(type(known), kind) and kind.__eq__(known, key)):
             return found
-    return _MISSING
+    return MISSING
 
 
 def _no_attribute(name: str, value: Any) -> LookupError:

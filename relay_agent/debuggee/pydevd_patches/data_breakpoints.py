@@ -7,8 +7,11 @@ only. In a session of several processes, each receives all data breakpoints, and
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from relay_agent.debuggee.stopping import stop_in
 from relay_agent.debugpy_internals.table import DATA_BREAKPOINTS
@@ -16,14 +19,15 @@ from relay_agent.job.gevent_originals import threading
 from relay_agent.job.stderr import describe_exception
 from relay_core.errors import ConfigurationError
 
-MAX_OFFERED = 16
-"""Maximum number of values that the user may choose from; an editor requests one when it shows a menu."""
-ELSEWHERE = "this value belongs to another process, or to an earlier debug session"
+MAX_KNOWN = 100
+"""Maximum number of data breakpoints of a session, with those that the user has switched off or removed."""
+ELSEWHERE = "this value belongs to another process, or to a stop or debug session that is over"
+RUNNING = "up to Python 3.11, calls that are already running are not watched"
 
-_offered: dict[str, Any] = {}
-"""Values that can be watched, by id."""
-_chosen: dict[str, Any] = {}
-"""The data breakpoints, by the id of their value."""
+_offered: WeakValueDictionary[str, Any] = WeakValueDictionary()
+"""The values for which an editor has shown its menu; they are forgotten once the thread runs again."""
+_known: dict[str, Any] = {}
+"""The data breakpoints of the session, by the id of their value; an editor may switch them off and on again."""
 _reasons: dict[int, str] = {}
 """Why threads are being stopped, by ident."""
 
@@ -36,26 +40,23 @@ def install() -> None:
     from _pydevd_bundle.pydevd_net_command import NetCommand  # noqa: PLC0415
     from _pydevd_bundle.pydevd_net_command_factory_json import NetCommandFactoryJson  # noqa: PLC0415
     from _pydevd_bundle.pydevd_process_net_command_json import PyDevJsonCommandProcessor  # noqa: PLC0415
+    from pydevd import PyDB  # noqa: PLC0415
 
+    wait = PyDB.do_wait_suspend
     disconnect = PyDevdAPI.request_disconnect
     make_stopped = NetCommandFactoryJson.make_thread_suspend_single_notification
 
-    def respond(request: Any, body: dict[str, Any]) -> Any:
-        response = {"type": "response", "request_seq": request.seq, "command": request.command, "success": True}
-        return NetCommand(0, 0, {**response, "body": body}, is_json=True)
-
     def info(_processor: Any, debugger: Any, request: Any) -> Any:
         """Handle `dataBreakpointInfo`, in pydevd's thread."""
-        return respond(request, _offer(debugger, request.arguments))
+        return _response(request, lambda: _offer(debugger, request.arguments))
 
     def set_all(_processor: Any, _debugger: Any, request: Any) -> Any:
         """Handle `setDataBreakpoints`, in pydevd's thread."""
-        return respond(request, {"breakpoints": _set(request.arguments.breakpoints)})
+        return _response(request, lambda: {"breakpoints": _set(request.arguments.breakpoints)})
 
     def disconnect_and_forget(api: Any, *arguments: Any, **named: Any) -> None:
         """Handle the end of a debug session."""
-        if _chosen or _offered:
-            _set([])
+        forget()
         disconnect(api, *arguments, **named)
 
     def make_with_reason(factory: Any, debugger: Any, thread_id: Any, thread: Any, reason: Any) -> Any:
@@ -69,10 +70,36 @@ def install() -> None:
                 return NetCommand(command.id, command.seq, {**event, "body": body}, is_json=True)
         return command
 
+    def wait_and_renew(debugger: Any, *arguments: Any, **named: Any) -> None:
+        """Wait while a thread is stopped; what the user changes meanwhile is no change of the program."""
+        wait(debugger, *arguments, **named)
+        for each in list(_known.values()):
+            each.renew()
+
     PyDevJsonCommandProcessor.on_databreakpointinfo_request = info
     PyDevJsonCommandProcessor.on_setdatabreakpoints_request = set_all
+    PyDB.do_wait_suspend = wait_and_renew
     PyDevdAPI.request_disconnect = disconnect_and_forget
     NetCommandFactoryJson.make_thread_suspend_single_notification = make_with_reason
+
+
+def _response(request: Any, answer: Callable[[], dict[str, Any]]) -> Any:
+    """Return the message with the answer to a request."""
+    from _pydevd_bundle.pydevd_net_command import NetCommand  # noqa: PLC0415 - in debug runs only
+
+    response: dict[str, Any] = {"type": "response", "request_seq": request.seq, "command": request.command}
+    try:
+        response |= {"success": True, "body": answer()}
+    except Exception as error:  # noqa: BLE001 - fields of the wrong type, or an audit hook; pydevd would end the session
+        response |= {"success": False, "message": describe_exception(error)}
+    return NetCommand(0, 0, response, is_json=True)
+
+
+def forget() -> None:
+    """Remove all data breakpoints, because the debug session is over."""
+    if _known:
+        _set([])
+        _known.clear()
 
 
 def _offer(debugger: Any, arguments: Any) -> dict[str, Any]:
@@ -82,9 +109,8 @@ def _offer(debugger: Any, arguments: Any) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - of pydevd's tables, or of the value's types
         known = error.sentence if isinstance(error, ConfigurationError) else describe_exception(error)
         return {"dataId": None, "description": f"{arguments.name} cannot be watched: {known}"}
-    while len(_offered) >= MAX_OFFERED:
-        del _offered[next(iter(_offered))]
-    _offered[number := os.urandom(8).hex()] = stored
+    number = os.urandom(8).hex()
+    _offered[number] = stored
     return {"dataId": number, "description": stored.name, "accessTypes": ["write"], "canPersist": False}
 
 
@@ -99,11 +125,14 @@ def _find(debugger: Any, arguments: Any) -> Any:
         owner = debugger.suspended_frames_manager.get_variable(reference)
     except KeyError:
         raise ConfigurationError("its thread runs again") from None
-    if isinstance(owner.value, FrameType) and owner.value is owner.frame:
-        return variable(owner.frame, arguments.name, is_global=getattr(scope, "scope", "") == "globals")
     if owner.frame is None:
         raise ConfigurationError("it belongs to no frame")
-    return part(owner.value, owner.evaluate_name or owner.name, arguments.name, owner.frame)
+    if owner.value is owner.frame:
+        stored = variable(owner.frame, arguments.name, is_global=getattr(scope, "scope", "") == "globals")
+    else:
+        stored = part(owner.value, owner.evaluate_name or owner.name, arguments.name, owner.frame)
+    vars(owner).setdefault("relay_debug", []).append(stored)  # pydevd keeps `owner` until the thread runs again
+    return stored
 
 
 def _set(wanted: list[Any]) -> list[dict[str, Any]]:
@@ -113,35 +142,39 @@ def _set(wanted: list[Any]) -> list[dict[str, Any]]:
 
     found: dict[str, DataBreakpoint] = {}
     refused: dict[str, str] = {}
+    numbers: list[str] = []
     requested = [each if isinstance(each, dict) else each.to_dict() for each in wanted]
     for each in requested:
         number, condition = each["dataId"], each.get("condition") or ""
-        before = _chosen.get(number)
-        stored = before.stored if before else _offered.get(number)
+        numbers.append(number)
+        known = _known.get(number)
+        stored = known.stored if known else _offered.get(number)
         try:
             if stored is None:
                 raise ConfigurationError(ELSEWHERE)
             if each.get("hitCondition"):
                 raise ConfigurationError("a data breakpoint has no hit count")
-            is_same = before is not None and before.condition == condition
-            found[number] = before if before and is_same else DataBreakpoint(stored, condition, _stop)
+            if known is None or known.condition != condition:
+                known = DataBreakpoint(stored, condition, _stop)
+            found[number] = known
         except ConfigurationError as error:
             refused[number] = error.sentence
-    _chosen.clear()
-    _chosen.update(found)
-    _offered.clear()
+    _known.update(found)
+    for number, known in list(_known.items()):
+        if number not in found and (known.is_local or len(_known) > MAX_KNOWN):  # it would keep a call in memory
+            del _known[number]
     note = ""
     try:
         note = watches.set_others(lambda: [hook for each in found.values() for hook in each.hooks()])
     except ConfigurationError as error:
         refused |= dict.fromkeys(found, str(error))
-    states = (
-        {"verified": each["dataId"] not in refused, "message": refused.get(each["dataId"], note)} for each in requested
-    )
-    return [state if state["message"] else {"verified": True} for state in states]
+    if sys.version_info < (3, 12):  # where a debugger has the trace function of the main thread
+        note = RUNNING
+    notes = {number: "; ".join(filter(None, (each.note, note))) for number, each in found.items()} | refused
+    return [{"verified": number not in refused, "message": notes[number]} for number in numbers]
 
 
-def _stop(frame: FrameType, reason: str) -> None:
+def _stop(frame: FrameType, reason: str, is_returning: bool) -> None:
     """Stop the current thread, unless it is one of pydevd's, or the debugger has gone."""
     import debugpy  # noqa: PLC0415 - in debug runs only
 
@@ -149,6 +182,6 @@ def _stop(frame: FrameType, reason: str) -> None:
         return
     _reasons[threading.get_ident()] = reason
     try:
-        stop_in(frame, is_before_line=True)
+        stop_in(frame, is_before_line=not is_returning, is_returning=is_returning)
     finally:
         _reasons.pop(threading.get_ident(), None)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from relay_client.dap import DapClient
+from relay_core.errors import RelayDebugError
 from tests.support.debuggers.armed import debugged_script
 from tests.support.editors.stopped import Stopped
 from tests.support.machine.deadline import DEADLINE
@@ -182,10 +183,57 @@ async def test_value_of_another_process(tmp_path: Path) -> None:
         await editor.until_stopped()
         assert (await watch(editor, "schedule", "rate"))["verified"]
         body = await client.request("setDataBreakpoints", {"breakpoints": [{"dataId": "other"}]}, within=DEADLINE)
-        message = "this value belongs to another process, or to an earlier debug session"
+        message = "this value belongs to another process, or to a stop or debug session that is over"
         assert [{"verified": False, "message": message}] == body["breakpoints"]
         await client.set_breakpoints(str(tmp_path / "program.py"), [{"line": CHANGED}], within=DEADLINE)
         assert "breakpoint" == (await editor.move("continue"))["reason"]
+
+
+@pytest.mark.parametrize("step", ["next", "stepIn", "stepOut"])
+async def test_step_from_a_return(tmp_path: Path, step: str) -> None:
+    """It leads to the caller."""
+    async with debugged_script(tmp_path, PROGRAM.replace("CHANGE", "schedule.rate += 1"), STOP) as (_running, client):
+        editor = Stopped(client)
+        await editor.until_stopped()
+        await watch(editor, "schedule", "rate")
+        await editor.move("continue")
+        assert "step" == (await editor.move(step))["reason"]
+        assert "main" == await editor.function()
+
+
+async def test_switched_off_and_on(tmp_path: Path) -> None:
+    """An editor may leave a data breakpoint out, and set it again; what the user has changed meanwhile is no change."""
+    async with debugged_script(tmp_path, PROGRAM.replace("CHANGE", "schedule.rate += 1"), STOP) as (_running, client):
+        editor = Stopped(client)
+        await editor.until_stopped()
+        frame = await editor.frame()
+        scopes = (await client.request("scopes", {"frameId": frame["id"]}, within=DEADLINE))["scopes"]
+        reference = (await variables(client, scopes[-1]["variablesReference"]))["schedule"]["variablesReference"]
+        arguments = {"variablesReference": reference, "name": "rate"}
+        info = await client.request("dataBreakpointInfo", arguments, within=DEADLINE)
+        chosen = {"dataId": info["dataId"], "accessType": "write"}
+        for wanted in ([chosen], [], [chosen]):
+            body = await client.request("setDataBreakpoints", {"breakpoints": wanted}, within=DEADLINE)
+        assert body["breakpoints"][0]["verified"]
+        await editor.evaluate("schedule.rate = 7", "repl")
+        text = f"schedule.rate changed 7 -> 8 by change program.py:{CHANGED}"
+        assert text == (await editor.move("continue"))["text"]
+
+
+@pytest.mark.parametrize(
+    "wanted", [None, "abc", [None], [5], [{}], [{"dataId": ["x"]}], [{"dataId": "x", "condition": 5}]]
+)
+async def test_malformed_request(tmp_path: Path, wanted: object) -> None:
+    """It is refused, and the session goes on as before."""
+    async with debugged_script(tmp_path, PROGRAM.replace("CHANGE", "schedule.rate += 1"), STOP) as (_running, client):
+        editor = Stopped(client)
+        await editor.until_stopped()
+        try:
+            body = await client.request("setDataBreakpoints", {"breakpoints": wanted}, within=DEADLINE)
+            assert not any(each["verified"] for each in body["breakpoints"])
+        except RelayDebugError:
+            pass
+        assert "stop" == await editor.function()
 
 
 async def test_end_of_the_session(tmp_path: Path) -> None:
