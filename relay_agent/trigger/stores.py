@@ -4,7 +4,8 @@ Python reports no stores. So the value is compared at each line of the functions
 and before they return; and of the calls that are running when the breakpoint is set. The latter notice what no
 instruction shows: `setattr`, `update`, a tensor that an optimizer changes in place. All other code keeps its speed.
 
-A change is attributed to the line that was executed last in such a function, or in a call that this line has made.
+A change is attributed to the line that was executed last in such a function, if this line contains a store. If it does
+not, the change was made during the line: in a call that it has made, or by another thread.
 """
 
 from __future__ import annotations
@@ -73,24 +74,26 @@ class Stored:
         """Return the functions in which the value is compared."""
         roots = [*(frame.f_code for _, frame in all_frames()), *(each.__code__ for each in all_functions().values())]
         known = {id(code): code for root in roots for code in with_inner(original_of(root))}
-        storing = [code for code in known.values() if self._may_search(code.co_filename) and self._is_stored_in(code)]
+        storing = [code for code in known.values() if self._may_search(code.co_filename) and self.stored_at(code)]
         return [*{id(code): code for code in (*self.running, *storing)}.values()]
 
     def _may_search(self, file: str) -> bool:
         debugger = getattr(sys.modules.get("debugpy"), "__file__", None) or OWN[0]
         return self.is_searched(file) and not file.startswith((*OWN, os.path.dirname(debugger)))  # noqa: PTH120 - 10 ms
 
-    def _is_stored_in(self, code: CodeType) -> bool:
+    def stored_at(self, code: CodeType) -> set[int | None]:
+        """Return the lines of a code object that contain such a store."""
         names = (*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars)
         if self.key and self.key not in names:
-            return False
-        for each in dis.get_instructions(code):
-            verb, _, kind = each.opname.partition("_")
-            if verb in {"STORE", "DELETE"} and kind.partition("_")[0] in self.kinds:
-                stored = each.argval if isinstance(each.argval, tuple) else (each.argval,)  # two in one instruction
-                if not self.key or self.key in stored:
-                    return True
-        return False
+            return set()
+        found = {each.offset for each in dis.get_instructions(code) if self._is_store(each)}
+        return {line for start, stop, line in code.co_lines() if not found.isdisjoint(range(start, stop))}
+
+    def _is_store(self, each: dis.Instruction) -> bool:
+        verb, _, kind = each.opname.partition("_")
+        stored = each.argval if isinstance(each.argval, tuple) else (each.argval,)  # two in one instruction
+        is_store = verb in {"STORE", "DELETE"} and kind.partition("_")[0] in self.kinds
+        return is_store and (not self.key or self.key in stored)
 
 
 def variable(frame: FrameType, name: str, *, is_global: bool) -> Stored:
@@ -268,7 +271,10 @@ class DataBreakpoint:
         if is_changed and (remark := self._check_condition(frame)) is not None:
             is_entered = where == AT_LINE and here[1] == first_line(here[0])
             is_same_call = latest is not None and latest[::2] == here[::2] and not is_entered
-            place = f"by {_place(*latest)}" if latest and is_same_call else f"before {_place(*here)}"
+            place = f"before {_place(*here)}"
+            if latest is not None and is_same_call:
+                is_store = self.stored is not None and latest[1] in self.stored.stored_at(latest[0])
+                place = f"{'by' if is_store else 'during'} {_place(*latest)}"
             reason = f"{self._name} {_change(self._name, old, self._value)} {place}{remark}"
             self._stop(frame, reason, where == AT_RETURN)
         if frame is self._call and where == AT_RETURN:

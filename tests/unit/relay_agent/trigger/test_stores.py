@@ -51,6 +51,10 @@ def end(model, value):
 def bind(value):
     global state
     state = value
+
+def slow(model, call):
+    call()
+    model.rate = model.rate
 """
 LONG = f"'{'x' * 79}"
 CUT = f"{LONG}... by attribute train.py:8"
@@ -88,7 +92,7 @@ def test_functions_in_which_an_attribute_is_compared(train: Loaded) -> None:
     """They contain a store to such a name, or are being executed."""
     codes = attribute_of(train.Model()).codes()
     names = [code.co_name for code in codes if code.co_filename == str(train.path)]
-    assert ["attribute", "end", "remove", "store"] == sorted(names)
+    assert ["attribute", "end", "remove", "slow", "store"] == sorted(names)
     assert sys._getframe().f_code in codes
 
 
@@ -154,6 +158,14 @@ def test_change_by_another_thread(train: Loaded, watch: Watch) -> None:
     thread.join()
     assert 1 == len(reasons)
     assert " by attribute" not in reasons[0]
+
+
+def test_change_during_a_line_that_stores_nothing(train: Loaded, watch: Watch) -> None:
+    """Another thread may have made it, so the line is named as a time."""
+    model = SimpleNamespace(rate=1)
+    reasons = watch(attribute_of(model))
+    train.slow(model, lambda: vars(model).update(rate=2))
+    assert ["model.rate changed 1 -> 2 during slow train.py:34"] == reasons
 
 
 def test_call_that_an_exception_has_left(train: Loaded, watch: Watch) -> None:

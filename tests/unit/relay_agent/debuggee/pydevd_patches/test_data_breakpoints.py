@@ -125,8 +125,12 @@ async def stopped_again(tmp_path: Path, change: str, *path: str, **options: Any)
 @pytest.mark.parametrize(
     ("change", "path", "expected"),
     [
-        ("setattr(schedule, 'rate', 2)", ("rate",), "schedule.rate changed 1 -> 2 by change program.py:{}"),
-        ("vars(schedule).update(rate=2)\n    pass", ("rate",), "schedule.rate changed 1 -> 2 by change program.py:{}"),
+        ("setattr(schedule, 'rate', 2)", ("rate",), "schedule.rate changed 1 -> 2 during change program.py:{}"),
+        (
+            "vars(schedule).update(rate=2)\n    pass",
+            ("rate",),
+            "schedule.rate changed 1 -> 2 during change program.py:{}",
+        ),
         (
             "schedule.list.insert(0, 0); schedule.list[0] += 0",
             ("list", "1"),
