@@ -71,7 +71,7 @@ class DumpRecord(TypedDict):
 
 @final
 class Registration(TypedDict):
-    """The first message; the agent answers `Registered` or `Refused`."""
+    """The first message; the agent answers `Registered`, or `Obstacle` with `refused`."""
 
     register: TargetRecord
     access: Access
@@ -117,18 +117,11 @@ class Answer(AnswerFields):
 
 @final
 class Leave(TypedDict):
-    """The process is about to exit; the agent answers `Done` when the debugger has received the last bytes."""
+    """The process is about to exit; the agent answers `done` when the debugger has received the last bytes."""
 
     leave: Literal[True]
     error: str
     """Its uncaught exception in one line, or ""."""
-
-
-@final
-class Ping(TypedDict):
-    """Asks whether the agent is alive: the connection to an agent that is being killed may still be open."""
-
-    ping: Literal[True]
 
 
 # Agent -> process:
@@ -145,13 +138,15 @@ class Registered(TypedDict):
 
 
 @final
-class Refused(TypedDict):
-    """The registration was refused, because another process has the port, or because the port is invalid.
-
-    The agent then closes the connection.
-    """
+class Obstacle(TypedDict, total=False):
+    """Why the process cannot be debugged, at least at the moment: one of the fields, and `hint`."""
 
     refused: str
+    """Another process has the port, or the port is invalid. The agent then closes the connection."""
+    unreachable: str
+    """The agent has not reached the relay for a while; it keeps trying, and may listen later."""
+    failed: str
+    """The agent cannot listen, and exits."""
     hint: str
 
 
@@ -167,65 +162,30 @@ class Ask(TypedDict):
 
 
 @final
-class Listening(TypedDict):
-    """The agent is listening on the hybrid connection."""
-
-    listening: Literal[True]
-
-
-@final
-class Unreachable(TypedDict):
-    """The agent has not reached the relay for a while; it keeps trying, and `Listening` may follow."""
-
-    unreachable: str
-    hint: str
-
-
-@final
-class Failed(TypedDict):
-    """The agent cannot listen, and exits."""
-
-    failed: str
-    hint: str
-
-
-@final
 class Notice(TypedDict):
     """A line for the job's log."""
 
     notice: str
 
 
+# Process -> agent (`ping`), and agent -> process:
+
+
 @final
-class Done(TypedDict):
+class Signal(TypedDict, total=False):
+    """A message without content; it has one of the fields."""
+
+    ping: Literal[True]
+    """Asks whether the agent is alive: the connection to an agent that is being killed may still be open."""
+    pong: Literal[True]
+    """The answer to `ping`."""
+    listening: Literal[True]
+    """The agent is listening on the hybrid connection."""
+    done: Literal[True]
     """The answer to `Leave`: the process can exit."""
 
-    done: Literal[True]
 
-
-@final
-class Pong(TypedDict):
-    """The answer to `Ping`."""
-
-    pong: Literal[True]
-
-
-Message = (
-    Registration
-    | StateChange
-    | Answer
-    | Leave
-    | Ping
-    | Registered
-    | Refused
-    | Ask
-    | Listening
-    | Unreachable
-    | Failed
-    | Notice
-    | Done
-    | Pong
-)
+Message = Registration | StateChange | Answer | Leave | Registered | Obstacle | Ask | Notice | Signal
 
 
 def encode(message: Message) -> bytes:
