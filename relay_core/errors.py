@@ -23,14 +23,14 @@ connection strings.
     ├── NothingToRelease           18   no debugger of the relay-client holds the rank
     └── Interrupted                130  Ctrl-C came too late to cancel a request
 
-The codes themselves, including those that are not errors, are in `relay_core.exit_codes`.
+The codes of outcomes that are not errors are in `relay_core.exit_codes`.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from relay_core import exit_codes
+from relay_core.exit_codes import INTERRUPTED, NO_VALUE
 
 MAX_SENTENCE = 1000
 """Characters of an error's sentence, which may quote a name of any length; without that, none has half as many."""
@@ -50,7 +50,7 @@ class RelayDebugError(Exception):
             moment, and attempts cause no work for the relay.
     """
 
-    exit_code: ClassVar[int] = exit_codes.FAILURE
+    exit_code: ClassVar[int] = 1
     """The exit status of a program that ends with this error."""
     retryable: ClassVar[bool] = False
     """True if the same call may succeed later without any change."""
@@ -79,13 +79,13 @@ class RelayDebugError(Exception):
 class UsageError(RelayDebugError):
     """The command line or an argument is invalid."""
 
-    exit_code = exit_codes.USAGE
+    exit_code = 2
 
 
 class ConfigurationError(RelayDebugError):
     """A connection string, a file or an environment variable is missing or malformed."""
 
-    exit_code = exit_codes.CONFIGURATION
+    exit_code = 3
 
 
 class Unauthorized(RelayDebugError):
@@ -95,7 +95,7 @@ class Unauthorized(RelayDebugError):
         status: HTTP status of the relay's answer (401, 403); None if the answer is not from the relay.
     """
 
-    exit_code = exit_codes.UNAUTHORIZED
+    exit_code = 4
 
     def __init__(self, sentence: str, *, hint: str = "", status: int | None = None) -> None:
         super().__init__(sentence, hint=hint)
@@ -105,32 +105,32 @@ class Unauthorized(RelayDebugError):
 class HybridConnectionNotFound(RelayDebugError):
     """The namespace has no hybrid connection of this name."""
 
-    exit_code = exit_codes.HYBRID_CONNECTION_NOT_FOUND
+    exit_code = 5
 
 
 class RelayUnreachable(RelayDebugError):
     """The relay cannot be reached or is temporarily unavailable."""
 
-    exit_code = exit_codes.RELAY_UNREACHABLE
+    exit_code = 6
     retryable = True
 
 
 class UntrustedCertificate(RelayDebugError):
     """The relay's TLS certificate is not trusted."""
 
-    exit_code = exit_codes.UNTRUSTED_CERTIFICATE
+    exit_code = 7
 
 
 class LocalPortInUse(RelayDebugError):
     """A local port is in use by another program."""
 
-    exit_code = exit_codes.LOCAL_PORT_IN_USE
+    exit_code = 8
 
 
 class NoListener(RelayDebugError):
     """The hybrid connection exists but has no (suitable) listener."""
 
-    exit_code = exit_codes.NO_LISTENER
+    exit_code = 9
     retryable = True
 
 
@@ -142,7 +142,7 @@ class Rejected(RelayDebugError):
         reason: The reason phrase, or "".
     """
 
-    exit_code = exit_codes.REJECTED
+    exit_code = 10
 
     def __init__(self, sentence: str, *, hint: str = "", status: int, reason: str, elsewhere: bool = False) -> None:
         super().__init__(sentence, hint=hint, elsewhere=elsewhere)
@@ -153,7 +153,7 @@ class Rejected(RelayDebugError):
 class TooManyListeners(RelayDebugError):
     """The hybrid connection has as many listeners as the relay allows (25 in Azure)."""
 
-    exit_code = exit_codes.TOO_MANY_LISTENERS
+    exit_code = 11
 
 
 class ConnectionLost(RelayDebugError):
@@ -166,7 +166,7 @@ class ConnectionLost(RelayDebugError):
             did not answer; `code` and `reason` are then its own.
     """
 
-    exit_code = exit_codes.CONNECTION_LOST
+    exit_code = 12
     retryable = True
 
     def __init__(
@@ -186,34 +186,34 @@ class ConnectionLost(RelayDebugError):
 class ProtocolError(RelayDebugError):
     """The peer violated the protocol."""
 
-    exit_code = exit_codes.PROTOCOL_ERROR
+    exit_code = 13
 
 
 class TimedOut(RelayDebugError):
     """An awaited event, such as the start of ranks or a debugger's attachment, did not happen in time."""
 
-    exit_code = exit_codes.TIMED_OUT
+    exit_code = 14
 
 
 class NoClient(RelayDebugError):
     """No relay-client of this user is running, or none that matches."""
 
-    exit_code = exit_codes.NO_CLIENT
+    exit_code = 15
 
 
 class NoValue(RelayDebugError):
     """No rank can report a value of the expression."""
 
-    exit_code = exit_codes.NO_VALUE
+    exit_code = NO_VALUE
 
 
 class NothingToRelease(RelayDebugError):
     """No debugger holds the rank, or another user's does."""
 
-    exit_code = exit_codes.NOTHING_TO_RELEASE
+    exit_code = 18
 
 
 class Interrupted(RelayDebugError):
     """A request was cancelled, but it was too late, or it is unknown whether it was."""
 
-    exit_code = exit_codes.INTERRUPTED
+    exit_code = INTERRUPTED

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
-from relay_core import exit_codes
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import ConnectionLost, RelayDebugError, RelayUnreachable
+from relay_core.errors import ConnectionLost, Rejected, RelayDebugError, RelayUnreachable
 from relay_core.net.session.secure_channel import ChannelState, SecureChannel, TunnelKeyMissing
 from relay_core.net.session.tunnel_certificates import TunnelIdentity
 from relay_core.net.websocket.connection import WebSocket
@@ -167,7 +166,7 @@ class SessionRefused(RelayDebugError):
         text: The agent's message, or "".
     """
 
-    exit_code = exit_codes.REJECTED
+    exit_code = Rejected.exit_code
 
     def __init__(self, refusal: Refusal, text: str, *, hint: str = "") -> None:
         if refusal is Refusal.VERSION:
