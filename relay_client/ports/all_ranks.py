@@ -37,7 +37,7 @@ from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.dap.messages import Request
 from relay_core.errors import ProtocolError, RelayDebugError
 from relay_core.net.streams.local_endpoint import LocalHandler, LocalSide
-from relay_core.net.tasks import DeadlineTimer, Deferred, TaskSet, first_completed
+from relay_core.net.tasks import SOON, DeadlineTimer, TaskSet, first_completed
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ async def find_places(tunnels: Tunnels, processes: Mapping[int, ProcessKey]) -> 
 # would need no `RankLink`, but two descriptors and two passes through the kernel for each message of each rank, and an
 # open port. `RankLink` is what remains of the socket: order, back-pressure and EOF.
 #
-# What is ugly: bytes from a rank are passed on in a later iteration of the event loop (`Deferred`). The session may
+# What is ugly: bytes from a rank are passed on in a later iteration of the event loop (`SOON`). The session may
 # answer while it is called, and a layer that is about to return outputs must not be called again.
 
 
@@ -85,7 +85,7 @@ class RankLink:
         self._unsent: deque[bytes] = deque()
         """Bytes from the session that have not been sent yet."""
         self._received: list[bytes] = []
-        self._deliver = Deferred(self.deliver)
+        self._deliver = DeadlineTimer(self.deliver)
         self._has_end = False
         self._is_held = self._is_slow = False
         """Whether the stream accepts no more bytes at the moment, and whether the editor is reading too slowly."""
@@ -139,12 +139,12 @@ class RankLink:
         """Pass bytes to the session, in a later iteration of the event loop."""
         if not self.is_gone:
             self._received.append(data)
-            self._deliver.request()
+            self._deliver.set(SOON)
 
     def write_eof(self) -> None:
         """Pass EOF to the session, after the bytes."""
         self._has_end = True
-        self._deliver.request()
+        self._deliver.set(SOON)
 
     def pause_reading(self) -> None:
         """Hold back what the session sends."""
@@ -247,7 +247,7 @@ class JobConnection:
         self._is_slow = False
         """Whether the editor is reading too slowly."""
         self._numbers = 0
-        self._flush = Deferred(self.flush)
+        self._flush = DeadlineTimer(self.flush)
         """Handles the outputs once all ranks whose data arrived together have passed theirs to the session."""
         self._ended: dict[ProcessKey, float] = {}
         """When the last connection to a process ended."""
@@ -491,7 +491,7 @@ class JobConnection:
             self.session.leave_out(number, str(error))
         for message in messages:
             self.session.receive_rank(number, message, self._loop.time())
-        self._flush.request()
+        self._flush.set(SOON)
 
     def _rank_ended(self, number: int) -> None:
         if link := self._links.get(number):

@@ -210,32 +210,6 @@ async def end_process(process: asyncio.subprocess.Process, *, within: float) -> 
         await first_completed(process.wait(), timeout=within)
 
 
-# Defers work to the next iteration of the event loop, so that events which arrive together are handled together.
-
-
-class Deferred:
-    """Calls a function once in the next iteration of the event loop, however often the call is requested until then.
-
-    Args:
-        callback: Called in the event loop; it may request the next call.
-    """
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._callback = callback
-        self._is_requested = False
-
-    def request(self) -> None:
-        """Call the function in the next iteration."""
-        if not self._is_requested:
-            self._is_requested = True
-            self._loop.call_soon(self._call)
-
-    def _call(self) -> None:
-        self._is_requested = False
-        self._callback()
-
-
 class Paced:
     """Calls a function at once if it has rarely been called lately, and otherwise later, once for several requests.
 
@@ -291,6 +265,10 @@ class Paced:
 
 
 # Timer for the deadlines of a sans-IO machine, which move with almost every event.
+
+SOON = 0.0
+"""A deadline that has passed: the function is called in the next iteration of the event loop, once for all events that
+arrive together."""
 
 
 class DeadlineTimer:

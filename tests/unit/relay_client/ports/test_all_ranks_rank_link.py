@@ -3,6 +3,7 @@
 import asyncio
 
 from relay_client.ports.all_ranks import RankLink
+from tests.support.machine.deadline import DEADLINE
 
 
 class Carrier:
@@ -52,14 +53,13 @@ async def test_a_full_stream_is_not_sent_more() -> None:
 
 async def test_what_is_received_arrives_in_a_later_turn() -> None:
     """Bytes, and the end after them, reach the session once the carrier has returned to the event loop."""
-    seen: list[object] = []
-    link = RankLink(seen.append, lambda: seen.append("end"))
+    seen: asyncio.Queue[object] = asyncio.Queue()
+    link = RankLink(seen.put_nowait, lambda: seen.put_nowait("end"))
     link.write(b"a")
     link.write(b"b")
     link.write_eof()
-    assert [] == seen
-    await asyncio.sleep(0)
-    assert [b"ab", "end"] == seen
+    assert seen.empty()
+    assert [b"ab", "end"] == [await asyncio.wait_for(seen.get(), DEADLINE) for _ in range(2)]
 
 
 async def test_a_slow_editor_pauses_the_rank() -> None:

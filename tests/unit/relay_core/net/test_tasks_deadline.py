@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from relay_core.net.tasks import DeadlineTimer
+from relay_core.net.tasks import SOON, DeadlineTimer
 from relay_core.program import run
 from tests.support.machine.deadline import DEADLINE
 
@@ -47,6 +47,20 @@ async def test_it_can_be_set_again_in_the_call() -> None:
     timer.set(loop.time())
     await asyncio.wait_for(done.wait(), DEADLINE)
     assert [None] * 3 == calls
+
+
+async def test_soon() -> None:
+    """Requests of one iteration of the event loop are one call in the next one; then there can be another."""
+    calls: asyncio.Queue[str] = asyncio.Queue()
+    timer = DeadlineTimer(lambda: calls.put_nowait("called"))
+    for _ in range(2):
+        timer.set(SOON)
+        timer.set(SOON)
+        assert calls.empty()
+        await asyncio.wait_for(calls.get(), DEADLINE)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert calls.empty()
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
