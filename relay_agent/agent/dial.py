@@ -24,7 +24,7 @@ from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.streams.bridge import ByteStream, Traffic, carry_bytes
 from relay_core.net.streams.local_endpoint import LocalEndpoint, connect_local
-from relay_core.net.streams.local_server import listen_local
+from relay_core.net.streams.local_server import LocalServer
 from relay_core.net.tasks import TaskSet
 from relay_core.program.run import EXHAUSTED
 from relay_core.records import encode
@@ -191,7 +191,7 @@ async def connect_to_editor(
             carrying = _carry(target, driver, local, reports, prefetch=prefetch)
             connections.spawn(carrying, name=f"reverse connection {port}")
 
-        server = await listen_local(accepted, "127.0.0.1", 0, peers.admits)
+        server = await LocalServer.open("127.0.0.1", 0, lambda: LocalEndpoint(accepted), peers.admits)
         try:
             await target.connect_to(server.port)
             await stream.write(json.dumps(encode(Ready())).encode() + b"\n")

@@ -34,7 +34,7 @@ from relay_client.ports.waiting_connection import PortLog, WaitingConnection
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
 from relay_core.net.loopback import PeerCheck
 from relay_core.net.streams.local_endpoint import LocalEndpoint
-from relay_core.net.streams.local_server import LocalServer, listen_local
+from relay_core.net.streams.local_server import LocalServer
 from relay_core.net.tasks import TaskSet
 from relay_core.socket_tables import ROOT, own_user, shared_tables
 
@@ -273,9 +273,10 @@ class Forwarder:
         def accepted(endpoint: LocalEndpoint) -> None:
             port.tasks.spawn(self._carry(port, endpoint), name=f"connection to port {local.port}")
 
-        servers = [await listen_local(accepted, LOCAL_HOST, local.port, peers.admits)]
+        protocol = partial(LocalEndpoint, accepted)
+        servers = [await LocalServer.open(LOCAL_HOST, local.port, protocol, peers.admits)]
         try:
-            servers.append(await listen_local(accepted, LOCAL_HOST_IPV6, local.port, peers.admits))
+            servers.append(await LocalServer.open(LOCAL_HOST_IPV6, local.port, protocol, peers.admits))
         except OSError as error:  # usually, this machine has no IPv6
             if error.errno == errno.EADDRINUSE:
                 logger.warning(

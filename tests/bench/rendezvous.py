@@ -18,7 +18,7 @@ from relay_core.net import HybridConnectionListener, connect
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.streams.bridge import carry_bytes
 from relay_core.net.streams.local_endpoint import LocalEndpoint, connect_local
-from relay_core.net.streams.local_server import listen_local
+from relay_core.net.streams.local_server import LocalServer
 from relay_core.net.tasks import TaskSet
 from relay_core.program.run import run_until_stopped
 from tests.bench.rendezvous_stream import RendezvousStream
@@ -55,7 +55,11 @@ async def client(connection_file: str, ca_file: str) -> None:
             await carry_bytes(local, RendezvousStream(websocket))
 
     async with TaskSet() as tasks:
-        server = await listen_local(lambda local: tasks.spawn(carry(local), name="connection") and None, "127.0.0.1", 0)
+
+        def accepted(local: LocalEndpoint) -> None:
+            tasks.spawn(carry(local), name="connection")
+
+        server = await LocalServer.open("127.0.0.1", 0, lambda: LocalEndpoint(accepted))
         print(server.port, flush=True)
         await asyncio.Event().wait()
 

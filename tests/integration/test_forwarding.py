@@ -351,7 +351,7 @@ async def test_a_cancelled_attempt_leaves_its_port_free(relay: LocalRelay, monke
 
     async with client_tunnels(relay) as tunnels, Forwarder(tunnels, []) as forwarder:
         with monkeypatch.context() as patched:
-            patched.setattr("relay_client.ports.forwarder.listen_local", listen)
+            patched.setattr("relay_client.ports.forwarder.LocalServer.open", listen)
             opening = asyncio.create_task(forwarder.open(local))
             await begun.wait()
             opening.cancel()

@@ -77,7 +77,7 @@ class LocalSide(Protocol):
 
 
 class LocalEndpoint(asyncio.BufferedProtocol):
-    """One local connection; created by `connect_local` and `local_server.listen_local`.
+    """One local connection; created by `connect_local` and `LocalServer.open`.
 
     Args:
         on_connected: Called with this object when it is connected.

@@ -15,7 +15,6 @@ import socket
 import struct
 from collections.abc import Callable
 
-from relay_core.net.streams.local_endpoint import LocalEndpoint
 from relay_core.net.tasks import TaskSet
 
 BACKLOG = 100
@@ -134,16 +133,6 @@ class LocalServer:
         self._loop.call_exception_handler({"message": f"port {self.port} cannot accept", "exception": error})
         self._loop.remove_reader(self._listener)
         self._retry = self._loop.call_later(RETRY_DELAY, self._loop.add_reader, self._listener, self._accept)
-
-
-async def listen_local(
-    on_connected: Callable[[LocalEndpoint], None],
-    host: str,
-    port: int,
-    admits: Callable[[socket.socket], bool] = lambda _connection: True,
-) -> LocalServer:
-    """Accept connections from programs on this machine until the server is closed; see `LocalServer.open`."""
-    return await LocalServer.open(host, port, lambda: LocalEndpoint(on_connected), admits)
 
 
 def listening_socket(

@@ -9,7 +9,7 @@ import pytest
 
 from relay_core.net.loopback import PeerCheck, until_accepted
 from relay_core.net.streams.local_endpoint import LocalEndpoint, connect_local
-from relay_core.net.streams.local_server import listen_local
+from relay_core.net.streams.local_server import LocalServer
 from relay_core.socket_tables import SocketTables
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.no_descriptors import no_descriptors
@@ -35,7 +35,7 @@ async def test_a_stranger_is_refused_and_logged_once() -> None:
         accepted.append(endpoint)
         endpoint.write(b"welcome\n")
 
-    async with await listen_local(connected, "127.0.0.1", 0, check.admits) as server:
+    async with await LocalServer.open("127.0.0.1", 0, lambda: LocalEndpoint(connected), check.admits) as server:
         port = server.port
         assert ["", ""] == [await connecting_stranger(port, "evaluate") for _ in range(2)]
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

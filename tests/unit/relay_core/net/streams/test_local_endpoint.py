@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from relay_core.net.streams.local_endpoint import UNREAD_LIMIT, LocalEndpoint
-from relay_core.net.streams.local_server import listen_local
+from relay_core.net.streams.local_server import LocalServer
 from tests.support.machine.deadline import DEADLINE
 
 
@@ -57,7 +57,7 @@ class Handler:
 async def connection() -> AsyncIterator[tuple[LocalEndpoint, asyncio.StreamReader, asyncio.StreamWriter]]:
     """Yield an endpoint, and the program at its other end."""
     accepted: asyncio.Queue[LocalEndpoint] = asyncio.Queue()
-    server = await listen_local(accepted.put_nowait, "127.0.0.1", 0)
+    server = await LocalServer.open("127.0.0.1", 0, lambda: LocalEndpoint(accepted.put_nowait))
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     endpoint = await accepted.get()
     try:

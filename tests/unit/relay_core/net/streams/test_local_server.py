@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay_core.net.streams.local_endpoint import LocalEndpoint
-from relay_core.net.streams.local_server import RETRY_DELAY, listen_local
+from relay_core.net.streams.local_server import RETRY_DELAY, LocalServer
 from relay_core.program import run
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.no_descriptors import no_descriptors
@@ -30,7 +30,7 @@ async def refuse_a_crowd() -> None:
         seen.append(descriptors())
         return len(seen) > CROWD
 
-    async with await listen_local(accepted.put_nowait, "127.0.0.1", 0, is_last) as server:
+    async with await LocalServer.open("127.0.0.1", 0, lambda: LocalEndpoint(accepted.put_nowait), is_last) as server:
         crowd = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(CROWD)]
         before = descriptors()
         for each in crowd:
@@ -58,7 +58,7 @@ async def test_accepting_continues_after_exhaustion() -> None:
     accepted: asyncio.Queue[LocalEndpoint] = asyncio.Queue()
     reports: asyncio.Queue[dict[str, object]] = asyncio.Queue()
     asyncio.get_running_loop().set_exception_handler(lambda _loop, report: reports.put_nowait(report))
-    async with await listen_local(accepted.put_nowait, "127.0.0.1", 0) as server:
+    async with await LocalServer.open("127.0.0.1", 0, lambda: LocalEndpoint(accepted.put_nowait)) as server:
         with socket.create_connection(("127.0.0.1", server.port)):
             with no_descriptors():
                 report = await asyncio.wait_for(reports.get(), DEADLINE)
@@ -73,7 +73,9 @@ async def test_a_server_that_is_closed_while_it_accepts(turns: int) -> None:
     """Whenever the server is closed, a new connection either reaches its owner or is closed."""
     accepted: list[LocalEndpoint] = []
     admitted = asyncio.Event()
-    server = await listen_local(accepted.append, "127.0.0.1", 0, lambda _connection: admitted.set() or True)
+    server = await LocalServer.open(
+        "127.0.0.1", 0, lambda: LocalEndpoint(accepted.append), lambda _connection: admitted.set() or True
+    )
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     await asyncio.wait_for(admitted.wait(), DEADLINE)
     for _ in range(turns):
@@ -91,7 +93,7 @@ async def test_a_server_that_is_closed_while_it_accepts(turns: int) -> None:
 
 async def test_a_closed_server_accepts_nothing() -> None:
     """A port can be closed twice, and nothing is listening there any more."""
-    server = await listen_local(lambda _endpoint: None, "127.0.0.1", 0)
+    server = await LocalServer.open("127.0.0.1", 0, LocalEndpoint)
     server.close()
     server.close()
     await server.wait_closed()
