@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 import ssl
-import uuid
 from collections.abc import Mapping
 
 from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS
@@ -18,9 +17,7 @@ from relay_core.auth import Access
 from relay_core.diagnosis.checks import TOKEN, Examination, Skipped
 from relay_core.diagnosis.path_to_relay import ANSWER, examine_relay
 from relay_core.errors import ConfigurationError, HybridConnectionNotFound, RelayDebugError, TooManyListeners
-from relay_core.hyco.address import Endpoint
 from relay_core.hyco.listener import ListenerState
-from relay_core.hyco.sas import Credential, Token
 from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_core.net.session.secure_channel import NO_TUNNEL_KEY
 from relay_core.net.tasks import first_completed
@@ -98,17 +95,12 @@ class ListeningChecks:
             if not decided.done():
                 decided.set_result(error)
 
-        listener_id = str(uuid.uuid4())
-        access = self._access
+        access = self._access  # a refusal is reported at once, even if its role may be new and not yet in effect
         listener = HybridConnectionListener(
-            access.endpoint,
-            _WithoutRetries(access.credential),
-            listener_id=listener_id,
-            tls=self._tls,
-            on_state=on_state,
+            access.endpoint, access.credential, tls=self._tls, on_state=on_state, role_grace=0.0
         )
         async with listener:
-            await first_completed(decided, _refer(listener, listener_id))
+            await first_completed(decided, _refer(listener))
         self._error = decided.result() if decided.done() else None
 
     async def _hybrid_connection(self) -> str:
@@ -127,26 +119,12 @@ class ListeningChecks:
         return "set; run 'relay-client doctor' to check that the client has the same key"
 
 
-class _WithoutRetries:
-    """A credential whose refusal is reported immediately, even though its role may be new and not yet in effect."""
-
-    role_grace = 0.0
-
-    def __init__(self, credential: Credential) -> None:
-        self._credential = credential
-
-    async def token(self, endpoint: Endpoint) -> Token:
-        return await self._credential.token(endpoint)
-
-    def refused(self) -> None:
-        self._credential.refused()
-
-
-async def _refer(listener: HybridConnectionListener, listener_id: str) -> None:
+async def _refer(listener: HybridConnectionListener) -> None:
     """Refuse all clients until cancelled, as an agent does with clients of another agent."""
+    reason = misdirected("relay-agent doctor is checking the relay", listener.listener_id)
     async for offer in listener:
         with contextlib.suppress(RelayDebugError):  # the client has disconnected
-            await offer.reject(MISDIRECTED, misdirected("relay-agent doctor is checking the relay", listener_id))
+            await offer.reject(MISDIRECTED, reason)
 
 
 # All checks of `relay-agent doctor`, in order.

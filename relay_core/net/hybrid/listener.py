@@ -126,6 +126,7 @@ class HybridConnectionListener:
         on_state: Called with each new state and the error that led to it, or None.
         is_needed: Returns whether somebody is waiting for this listener; retries are then prompt.
         has_listened: Whether a listener with the same settings, which this one replaces, has listened.
+        role_grace: Seconds for which a refusal by the relay may be temporary; by default those of the credential.
 
     Iteration yields offers. It ends after `close()`, or raises the permanent error that stopped the listener.
     """
@@ -141,6 +142,7 @@ class HybridConnectionListener:
         on_state: StateCallback | None = None,
         is_needed: Callable[[], bool] = lambda: False,
         has_listened: bool = False,
+        role_grace: float | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.listener_id = listener_id or str(uuid.uuid4())
@@ -149,7 +151,10 @@ class HybridConnectionListener:
         self._on_state = on_state or (lambda _state, _error: None)
         self._is_needed = is_needed
         self._machine = ListenerStateMachine(
-            now=time.monotonic(), random=random.random, role_grace=credential.role_grace, has_listened=has_listened
+            now=time.monotonic(),
+            random=random.random,
+            role_grace=credential.role_grace if role_grace is None else role_grace,
+            has_listened=has_listened,
         )
         self._order = SiblingOrder(endpoint.size, random.random)
         self._refused_until = (0.0, "")
