@@ -161,8 +161,8 @@ Target = int | str
 
 _CODE = struct.Struct("!H")
 _TARGET = struct.Struct("!HB")
-_U32 = struct.Struct("!I")
-_U64 = struct.Struct("!Q")
+U32 = struct.Struct("!I")
+U64 = struct.Struct("!Q")
 
 
 def encode_open(target: Target, metadata: JsonObject) -> bytes:
@@ -215,33 +215,14 @@ def decode_code(payload: bytes) -> tuple[int, str]:
     return code, payload[_CODE.size : _CODE.size + MAX_TEXT].decode(errors="ignore")
 
 
-def encode_u32(value: int) -> bytes:
-    """Return the payload of WINDOW."""
-    return _U32.pack(value)
-
-
-def decode_u32(payload: bytes) -> int:
-    """Decode the payload of WINDOW.
+def decode_number(kind: struct.Struct, payload: bytes) -> int:
+    """Decode the payload of WINDOW (U32), or of ACK, PING and PONG (U64).
 
     Raises:
         ProtocolBreach: The payload is too short.
     """
     # Bytes after the number are ignored: a later version may add fields.
-    return int(unpack(_U32, payload, 0)[0])
-
-
-def encode_u64(value: int) -> bytes:
-    """Return the payload of ACK, PING and PONG."""
-    return _U64.pack(value)
-
-
-def decode_u64(payload: bytes) -> int:
-    """Decode the payload of ACK, PING and PONG.
-
-    Raises:
-        ProtocolBreach: The payload is too short.
-    """
-    return int(unpack(_U64, payload, 0)[0])
+    return int(unpack(kind, payload, 0)[0])
 
 
 def encode_json(value: JsonObject, limit: int) -> bytes:

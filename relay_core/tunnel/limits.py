@@ -23,9 +23,6 @@ MAX_TARGET_NAME = 255
 """UTF-8 bytes; the length field has one byte."""
 MAX_TEXT = 512
 """UTF-8 bytes of the reason in RST, GOAWAY and REFUSED; longer ones are truncated."""
-MIN_CONTROL_RESERVE = 8 * KIB
-"""Minimum of `Settings.control_reserve`: the largest sequenced control frame, an OPEN, fits while data fills
-`replay_bytes`."""
 MAX_U31 = 2**31 - 1
 """Maximum of announced limits and of a stream's credit; the sum of two fits in 32 bits."""
 MAX_STREAM_ID = 2**32 - 1
@@ -87,9 +84,11 @@ class Settings:
     max_window: int = 16 * MIB
     """Maximum size to which the window of a stream grows: 130 MiB/s at a round trip of 120 ms."""
     replay_bytes: int = 16 * MIB
-    """Unacknowledged frames kept for a resume, including headers. At this limit, no more stream data is sent."""
+    """Unacknowledged frames kept for a resume, including headers. At this limit, which holds two frames or more, no
+    more stream data is sent."""
     control_reserve: int = 256 * KIB
-    """Added to `replay_bytes` for control frames, so that credit and resets are sent while data must wait."""
+    """Added to `replay_bytes` for control frames, so that credit and resets are sent while data must wait; at least
+    8 KiB, which the largest of them, an OPEN, needs."""
     send_queue: int = 256 * KIB
     """Bytes of one stream waiting to be sent; when the queue is full, the driver stops reading the local socket."""
     quantum: int = 128 * KIB
@@ -112,13 +111,3 @@ class Settings:
     """Time for which a detached session is kept; the owner can change `Session.grace` later."""
     max_sessions: int = 32
     """Maximum number of an agent's sessions, including detached ones; a node serves a few people."""
-
-    def __post_init__(self) -> None:
-        if self.replay_bytes < 2 * self.limits.max_payload:
-            raise ValueError("replay_bytes must hold two frames")
-        if self.control_reserve < MIN_CONTROL_RESERVE:
-            raise ValueError(f"control_reserve is below {MIN_CONTROL_RESERVE}")
-        if min(self.send_queue, self.quantum, self.shared_in_flight, self.ack_bytes, self.ack_frames) < 1:
-            raise ValueError("buffer sizes must be at least 1 byte")
-        if self.max_sessions < 1:
-            raise ValueError("max_sessions must be at least 1")

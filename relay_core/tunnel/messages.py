@@ -177,7 +177,7 @@ class Resume(_ResumeMessage):
     def expected_proof(self, secret: bytes, role: Role, received: int) -> bytes:
         """Return the HMAC that `role` computes over this request and its own last received sequence number."""
         # The role prevents an attacker from sending a client's proof back as the agent's.
-        numbers = frames.encode_u64(self.epoch) + frames.encode_u64(received)
+        numbers = frames.U64.pack(self.epoch) + frames.U64.pack(received)
         message = role.value.encode() + self.session_id + numbers + self.nonce
         return hmac.new(secret, message, hashlib.sha256).digest()
 

@@ -6,7 +6,7 @@ from collections import deque
 from typing import NamedTuple
 
 from relay_core.tunnel import frames
-from relay_core.tunnel.frames import HEADER_SIZE, Buffer, encode_u32, pack_header
+from relay_core.tunnel.frames import HEADER_SIZE, U32, Buffer, pack_header
 from relay_core.tunnel.limits import KIB, MAX_PENDING_CONTROL, MIB, SHARED_ACK_BYTES, SHARED_RATE, Settings
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach
 from relay_core.tunnel.stream import Stream
@@ -413,7 +413,7 @@ class Scheduler:
             return self.replay.add(kind, stream_id, payload)
         if self._credit and self.replay.size + HEADER_SIZE + 4 <= self._control_limit:
             stream_id = next(iter(self._credit))
-            return self.replay.add(frames.WINDOW, stream_id, encode_u32(self._credit.pop(stream_id)))
+            return self.replay.add(frames.WINDOW, stream_id, U32.pack(self._credit.pop(stream_id)))
         return None
 
     def _next_data(self, now: float) -> SentFrame | None:

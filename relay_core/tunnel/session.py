@@ -42,7 +42,6 @@ class Session:
     def __init__(
         self, role: Role, *, session_id: bytes, secret: bytes, settings: Settings, peer: Greeting, now: float
     ) -> None:
-        self.role = role
         self.id = session_id
         self.secret = secret
         self.peer = peer
@@ -198,7 +197,7 @@ class Session:
                 self.streams.progressed(stream)
         # An ACK costs no extra packet if other frames are sent anyway.
         if self._receipts.due or (self._receipts.pending and (urgent or bulk)):
-            urgent.append(encode_frame(frames.ACK, frames.encode_u64(self._receipts.take())))
+            urgent.append(encode_frame(frames.ACK, frames.U64.pack(self._receipts.take())))
         return urgent + bulk
 
     def events(self) -> list[Event]:
@@ -274,15 +273,15 @@ class Session:
         self._finish(OverReason.PEER_CLOSED, text)
 
     def _on_ack(self, frame: Frame, now: float) -> None:
-        self._scheduler.acknowledged(frames.decode_u64(frame.payload), now)
+        self._scheduler.acknowledged(frames.decode_number(frames.U64, frame.payload), now)
         self._check_closed()  # the ACK of GOAWAY completes close()
 
     def _on_ping(self, frame: Frame, _now: float) -> None:
-        frames.decode_u64(frame.payload)
+        frames.decode_number(frames.U64, frame.payload)
         self._pong = frame.payload  # at most one: a flood of PINGs must not fill the send buffer
 
     def _on_pong(self, frame: Frame, now: float) -> None:
-        seconds = self._liveness.pong(frames.decode_u64(frame.payload), now)
+        seconds = self._liveness.pong(frames.decode_number(frames.U64, frame.payload), now)
         if seconds is not None:
             self._emit(RoundTrip(seconds))
 
@@ -300,7 +299,7 @@ class Session:
             out.append(encode_frame(frames.PONG, self._pong))
             self._pong = None
         if self._liveness.ping_due:
-            out.append(encode_frame(frames.PING, frames.encode_u64(self._liveness.take_ping(now))))
+            out.append(encode_frame(frames.PING, frames.U64.pack(self._liveness.take_ping(now))))
         if self._status_due and self._status is not None:
             out.append(encode_frame(frames.STATUS, self._status))
             self._status_due = False  # the status itself is kept and sent again on the next transport

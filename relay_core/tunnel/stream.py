@@ -126,13 +126,6 @@ class Stream:
         self._queue_limit = queue_limit
 
     @property
-    def writable(self) -> int:
-        """Number of bytes that `write` accepts now."""
-        # The queue limit applies in addition to the credit, because a window may be larger than the memory that one
-        # queue may use.
-        return min(self.credit, self._queue_limit - self.queue.size)
-
-    @property
     def ready_to_send(self) -> bool:
         """True if a DATA or FIN frame can be sent."""
         # write() has already deducted the credit for queued bytes.
@@ -145,7 +138,9 @@ class Stream:
 
     def write(self, data: Buffer) -> int:
         """Queue as much of `data` as credit and queue allow, and return the number of bytes."""
-        taken = min(len(data), self.writable)
+        # The queue limit applies in addition to the credit, because a window may be larger than the memory that one
+        # queue may use.
+        taken = min(len(data), self.credit, self._queue_limit - self.queue.size)
         if taken < len(data):
             self.blocked = True
             data = memoryview(data)[:taken]

@@ -276,7 +276,7 @@ class Streams:
             self._emit(DataReceived(stream.id, frame.payload))
 
     def _on_window(self, frame: Frame, _now: float) -> None:
-        amount = frames.decode_u32(frame.payload)
+        amount = frames.decode_number(frames.U32, frame.payload)
         stream = self._table.get(frame.stream)
         if stream is None:
             return

@@ -3,7 +3,7 @@
 import pytest
 
 from relay_core.tunnel import frames
-from relay_core.tunnel.frames import IGNORABLE, encode_code, encode_frame, encode_open, encode_u32, encode_u64
+from relay_core.tunnel.frames import IGNORABLE, U32, U64, encode_code, encode_frame, encode_open
 from relay_core.tunnel.handshake import Attached
 from relay_core.tunnel.limits import MAX_PENDING_CONTROL, Limits, Settings
 from relay_core.tunnel.outcomes import Breach, Death, OverReason, ResetCode
@@ -37,7 +37,7 @@ def test_a_credit_overrun_costs_the_stream():
         (frames.DATA, b"x", ResetCode.PROTOCOL),
         (frames.FIN, b"", ResetCode.PROTOCOL),
         (frames.OPEN_OK, b"", ResetCode.PROTOCOL),
-        (frames.WINDOW, encode_u32(2**31 - 1), ResetCode.FLOW_CONTROL),
+        (frames.WINDOW, U32.pack(2**31 - 1), ResetCode.FLOW_CONTROL),
     ],
 )
 def test_a_frame_that_breaks_a_streams_rules_costs_the_stream(link, kind, payload, code):
@@ -73,7 +73,7 @@ def test_frames_for_a_gone_stream_are_late(link, kind):
         ((frames.OPEN, encode_open(1, {}), 2, None), Breach.STREAM_ID),
         ((frames.OPEN, b"", 3, None), Breach.MALFORMED),
         ((frames.WINDOW, b"", 1, None), Breach.MALFORMED),
-        ((frames.ACK, encode_u64(99), 0, 0), Breach.ACK),
+        ((frames.ACK, U64.pack(99), 0, 0), Breach.ACK),
         ((frames.PING, b"", 0, 0), Breach.MALFORMED),
         ((frames.STATUS, b"[]", 0, 0), Breach.MALFORMED),
         ((frames.HELLO, b"", 0, 0), Breach.UNKNOWN_FRAME),
