@@ -26,11 +26,11 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from relay_core.auth.identity import Identity, managed_client_id
 from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.hyco.sas import Token
 
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential
@@ -52,15 +52,6 @@ _ADVICE = re.compile(
 for _name in ("azure", "msal"):
     # Without a handler, Python would write the SDK's warnings to stderr, in addition to the message of this program.
     logging.getLogger(_name).addHandler(logging.NullHandler())
-
-
-@dataclass(frozen=True)
-class IssuedToken:
-    """A token issued by Entra ID; `repr()` omits its value."""
-
-    value: str = field(repr=False)
-    expires_on: float
-    """Unix seconds, as reported by the issuer."""
 
 
 class Failure(enum.Enum):
@@ -109,7 +100,7 @@ def open_transport(tls: ssl.SSLContext | None, *, direct: bool = False) -> AioHt
 
 async def acquire(
     identity: Identity, scope: str, *, within: float, tls: ssl.SSLContext | None, **options: Any
-) -> IssuedToken:
+) -> Token:
     """Request a token from one identity.
 
     Args:
@@ -137,7 +128,7 @@ async def acquire(
     try:
         async with timeout(ends_at - time.monotonic()), _open(identity, ends_at, tls) as credential:
             token: AccessToken = await credential.get_token(scope, **options)
-            return IssuedToken(token.token, float(token.expires_on))
+            return Token(token.token, float(token.expires_on))
     except TIMEOUT_ERRORS:
         raise IdentityFailed(Failure.NO_ANSWER, f"no answer within {time.monotonic() - started:.0f} s") from None
     except CredentialUnavailableError as error:

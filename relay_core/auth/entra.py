@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from relay_core.auth.azure_sdk import Failure, IdentityFailed, IssuedToken, acquire
+from relay_core.auth.azure_sdk import Failure, IdentityFailed, acquire
 from relay_core.auth.identity import Identity, refused_hint
 from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, Unauthorized
 from relay_core.hyco.address import Endpoint
@@ -68,7 +68,7 @@ class TokenSource:
         self.tried: list[str] = []
         """Result of each identity in the last request, for messages."""
 
-    async def token(self, scope: str, *, within: float | None = None, **options: Any) -> IssuedToken:
+    async def token(self, scope: str, *, within: float | None = None, **options: Any) -> Token:
         """Return a token from the first identity that provides one.
 
         Args:
@@ -153,10 +153,9 @@ class EntraCredential:
             if self._last is not None and self._is_fresh():
                 return self._last
             try:
-                issued = await self.source.token(RELAY_SCOPE)
+                self._last = await self.source.token(RELAY_SCOPE)
             except RelayDebugError as error:
                 return self._reuse_last_token(error)
-            self._last = Token(issued.value, issued.expires_on)
             self._fetched_at = self._clock()
             return self._last
 

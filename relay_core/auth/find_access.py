@@ -95,19 +95,15 @@ async def find_access(
     if source is None or source.read is None:
         raise search.not_configured()
     access = await source.read()
-    logger.log(logging.DEBUG if source.name in _COMMON_SOURCES else logging.INFO, "credentials: %s", access.source)
+    level = logging.DEBUG if source.name.startswith(_COMMON_SOURCES) else logging.INFO
+    logger.log(level, "credentials: %s", access.source)
     key_source = choose(search.tunnel_key_sources(access))
     tunnel_key = await key_source.read() if key_source is not None and key_source.read is not None else None
     return replace(access, tunnel_key=tunnel_key)
 
 
-_COMMON_SOURCES = {
-    "--connection-string",
-    "--connection-string-file",
-    "RELAY_CONNECTION_STRING",
-    "RELAY_CONNECTION_STRING_FILE",
-}
-"""Sources that are logged only at DEBUG. Any other source may surprise the user and is logged at INFO."""
+_COMMON_SOURCES = ("--connection-string", "RELAY_CONNECTION_STRING")
+"""Sources whose names begin so are logged only at DEBUG. Any other may surprise the user and is logged at INFO."""
 
 
 class Search:

@@ -219,7 +219,7 @@ class _Tokens:
         known = {name: options[name] for name in ("claims", "tenant_id", "enable_cae") if options.get(name)}
         within = max(0.1, self._ends_at - time.monotonic())
         issued = await self._source.token(scopes[0], within=within, **known)
-        return AccessToken(issued.value, int(issued.expires_on))
+        return AccessToken(issued.value, int(issued.expires_at or 0))
 
     async def close(self) -> None:
         """Do nothing; no connections are kept open."""

@@ -38,15 +38,11 @@ def read_secret_file(path: str) -> str:
         ConfigurationError: The file is missing, too large, not text, or readable by other users (not checked on
             Windows, where file modes do not show this).
     """
-    try:
-        with Path(path).open("rb") as handle:
-            mode = os.fstat(handle.fileno()).st_mode
-            data = handle.read(MAX_SECRET_BYTES + 1)
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}", hint="check the path") from None
-    if os.name == "posix" and stat.S_IMODE(mode) & (stat.S_IRWXG | stat.S_IRWXO):
+    facts, data = _read(path, "check the path")
+    mode = stat.S_IMODE(facts.st_mode)
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigurationError(
-            f"other users can read {path} (mode {stat.S_IMODE(mode):04o}), which contains a secret",
+            f"other users can read {path} (mode {mode:04o}), which contains a secret",
             hint=f"run: chmod 600 {path}",
         )
     if len(data) > MAX_SECRET_BYTES:
@@ -58,6 +54,15 @@ def read_secret_file(path: str) -> str:
         raise ConfigurationError(
             f"{path} is not a text file", hint="use a file that contains only the secret, on one line"
         ) from None
+
+
+def _read(path: str | Path, hint: str) -> tuple[os.stat_result, bytes]:
+    """Return the facts about an open file and its content, as far as it can be that of a secret."""
+    try:
+        with Path(path).open("rb") as handle:
+            return os.fstat(handle.fileno()), handle.read(MAX_SECRET_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}", hint=hint) from None
 
 
 # Sources of a setting, and the choice among them.
@@ -119,12 +124,7 @@ def read_config_file(path: Path) -> tuple[str, str | None]:
     Raises:
         ConfigurationError: The file belongs to another user, cannot be read, or has no connection string.
     """
-    try:
-        with path.open("rb") as handle:
-            facts = os.fstat(handle.fileno())
-            data = handle.read(MAX_SECRET_BYTES)
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}", hint="check its permissions") from None
+    facts, data = _read(path, "check its permissions")
     _check_owner(path, facts)
     try:
         fields = json.loads(data.decode("utf-8-sig"))

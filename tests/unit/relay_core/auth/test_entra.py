@@ -4,12 +4,13 @@ import asyncio
 
 import pytest
 
-from relay_core.auth.azure_sdk import IssuedToken, brief
+from relay_core.auth.azure_sdk import brief
 from relay_core.auth.entra import CLIENT_REUSE, RELAY_SCOPE, EntraCredential, TokenSource
 from relay_core.auth.identity import IDENTITIES, choose_identities, managed_client_id
 from relay_core.auth.on_behalf_of import parse_response
 from relay_core.errors import ConfigurationError, RelayUnreachable, Unauthorized
 from relay_core.hyco.address import Endpoint
+from relay_core.hyco.sas import Token
 
 ENDPOINT = Endpoint("contoso.servicebus.windows.net", 443, "myhc")
 
@@ -22,13 +23,13 @@ class Source:
         self.asked = 0
         self.error: Exception | None = None
 
-    async def token(self, scope: str) -> IssuedToken:
+    async def token(self, scope: str) -> Token:
         assert scope == RELAY_SCOPE
         self.asked += 1
         await asyncio.sleep(0)
         if self.error:
             raise self.error
-        return IssuedToken(f"token {self.asked}", self.now + 3600)
+        return Token(f"token {self.asked}", self.now + 3600)
 
     def credential(self, **options: float) -> EntraCredential:
         return EntraCredential(self, clock=lambda: self.now, **options)
@@ -203,7 +204,7 @@ async def test_a_refusal_weighs_more_than_an_absence(monkeypatch: pytest.MonkeyP
 
     failures = iter([IdentityFailed(Failure.NO_ANSWER, "quiet"), IdentityFailed(Failure.REFUSED, "no")])
 
-    async def acquire(*_arguments: object, **_options: object) -> IssuedToken:
+    async def acquire(*_arguments: object, **_options: object) -> Token:
         raise next(failures)
 
     monkeypatch.setattr(entra, "acquire", acquire)
