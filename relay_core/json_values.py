@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relay_core.records import Clean, as_is, is_count
-from relay_core.value_parsers import is_port
 
 
 def count(value: object) -> int | None:
@@ -16,12 +15,6 @@ def count(value: object) -> int | None:
 def text(value: object, clean: Clean = as_is) -> str:
     """Return a text, or "" if it is missing."""
     return clean(value) if isinstance(value, str) else ""
-
-
-def port(value: object) -> int | None:
-    """Return a port from 1 to 65535, or None."""
-    number = count(value)
-    return number if number is not None and is_port(number) else None
 
 
 def mapping(value: object) -> Mapping[str, object]:

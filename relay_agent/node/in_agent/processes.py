@@ -18,8 +18,8 @@ from relay_agent.node.protocol import Access
 from relay_core.agent_api.announcement import AgentInfo, Ending
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.usage import NodeUsage
-from relay_core.json_values import port as valid_port
 from relay_core.net.tasks import TaskSet
+from relay_core.records import MISSING, as_is, read_port
 
 logger = logging.getLogger(__name__)
 
@@ -229,7 +229,7 @@ class ProcessTable:
         A rank takes the port of the launcher that has started it: the launcher was not known to be one.
         """
         port = process.logical_port
-        if valid_port(port) is None:
+        if read_port(port, as_is) is MISSING:
             process.send({"refused": f"invalid port: {port!r}", "hint": "use a --debug-port from 1 to 65535"})
             return False
         if not self.access.done():

@@ -95,7 +95,6 @@ class RunTag:
         process = await asyncio.create_subprocess_exec(
             *self._arguments(text), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-        output = b""
         try:
             async with timeout(WRITE_TIMEOUT):
                 output, _ = await process.communicate()

@@ -28,7 +28,6 @@ from relay_agent.node.in_agent.run_tag import RunTag
 from relay_agent.node.protocol import MAX_LINE, Message, decode
 from relay_agent.settings.environment import LOCAL_RUN
 from relay_core.access_settings import AccessSettings
-from relay_core.agent_api.announcement import TargetInfo
 from relay_core.auth import find_access
 from relay_core.errors import RelayDebugError
 from relay_core.net.relay_tls import client_tls
@@ -103,13 +102,10 @@ async def _monitor(processes: ProcessTable) -> None:
     settings = await processes.monitor
     from relay_agent.monitor.monitor import Monitor  # noqa: PLC0415 - with --debug-monitor only
 
-    def describe() -> list[TargetInfo]:
-        return [process.describe() for process in processes.targets()]
-
     node_rank = next((process.node_rank for process in processes.targets()), None) or 0
     allocators = Allocators(processes.targets)
     monitor = Monitor(
-        describe,
+        lambda: [process.describe() for process in processes.targets()],
         allocators.read,
         processes.publish_usage,
         settings.outputs,

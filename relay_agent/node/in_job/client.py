@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -274,7 +273,10 @@ class NodeClient:
 
     def _answer(self, message: protocol.Ask) -> None:
         number, handle = message["id"], self._answers.get(message["ask"])
-        respond = functools.partial(self._respond, number)
+
+        def respond(result: object) -> None:
+            self._send({"answer": number, "result": result})
+
         try:
             prepare_imports()  # a request may start debugpy
             if handle is None:
@@ -287,10 +289,6 @@ class NodeClient:
         except BaseException as error:  # noqa: BLE001 - as in `_live`; the agent waits for an answer
             failure = as_own_error(error)
             self._send({"answer": number, "error": failure.sentence, "hint": failure.hint})
-
-    def _respond(self, number: int, result: object) -> None:
-        """Answer the agent's request with this number."""
-        self._send({"answer": number, "result": result})
 
     def _give_up(self, failure: RelayDebugError) -> None:
         self._on_failure(failure)

@@ -48,22 +48,31 @@ def unix_socket() -> socket.socket:
     return socket.socket(fileno=above_streams(socket.socket(socket.AF_UNIX).detach()))
 
 
-class AgentConnection:
-    """A connection to the agent that does not touch files of the job.
+class OwnSocket:
+    """A socket that does not touch files of the job.
 
     Args:
-        connected: A connected socket; this object owns it.
+        opened: The socket; this object owns it.
     """
 
-    def __init__(self, connected: socket.socket) -> None:
-        connected.settimeout(None)  # the job may have set `socket.setdefaulttimeout`
-        self._socket = connected
-        self._descriptor = OwnDescriptor(connected.fileno())
+    def __init__(self, opened: socket.socket) -> None:
+        opened.settimeout(None)  # the job may have set `socket.setdefaulttimeout`
+        self._socket = opened
+        self._descriptor = OwnDescriptor(opened.fileno())
 
     @property
     def is_own(self) -> bool:
         """True if the descriptor still refers to the socket."""
         return self._socket.fileno() >= 0 and self._descriptor.is_own
+
+    def close(self) -> None:
+        """Close the socket; a descriptor that belongs to the job by now stays open."""
+        if self._socket.detach() >= 0:  # otherwise the socket object would close the number when it is collected
+            self._descriptor.close()
+
+
+class AgentConnection(OwnSocket):
+    """A connection to the agent; its socket is connected before the first call."""
 
     def is_open(self) -> bool:
         """Return whether the agent has not closed the connection."""
@@ -90,11 +99,6 @@ class AgentConnection:
         while chunk := self._receive():
             *complete, begun = (begun + chunk).split(b"\n")
             yield from complete
-
-    def close(self) -> None:
-        """Close the socket; a descriptor that belongs to the job by now stays open."""
-        if self._socket.detach() >= 0:  # otherwise the socket object would close the number when it is collected
-            self._descriptor.close()
 
     def _receive(self) -> bytes:
         try:

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relay_agent.debugpy_internals.table import UNATTACHED_AGENT
-from relay_agent.job.gevent_originals import os, socket, subprocess, threading, time
+from relay_agent.job.gevent_originals import os, subprocess, threading, time
 from relay_agent.job.own_descriptor import OwnDescriptor
 from relay_agent.node.directory import NODE_DIR_VARIABLE, STARTER_VARIABLE, NodeDirectory
-from relay_agent.node.in_job.connection import AgentConnection, unix_socket
+from relay_agent.node.in_job.connection import AgentConnection, OwnSocket, unix_socket
 from relay_agent.node.in_job.detached import FIRST_NUMBER, Report, start_detached
 from relay_agent.node.in_job.own_python import agent_environment, find_python
 from relay_core.errors import ConfigurationError, RelayUnreachable
@@ -124,7 +124,8 @@ def _start(directory: NodeDirectory, lock: int) -> None:
     command = (find_python(), "-m", "relay_agent", "node-agent", str(directory.root), directory.name)
     environ = {**agent_environment(), STARTER_VARIABLE: str(os.getpid())}
     directory.socket_path.unlink(missing_ok=True)
-    with _socket() as listener:
+    listener = unix_socket()
+    with contextlib.closing(OwnSocket(listener)):  # not `with listener`, which would close a file of the job
         listener.bind(str(directory.socket_path))
         listener.listen(BACKLOG)
         for _ in range(STARTS):
@@ -164,18 +165,6 @@ def _run_child(command: Sequence[str], environ: Mapping[str, str], descriptors: 
     except OSError as error:
         raise ConfigurationError(f"cannot start the agent process: {error}") from error
     return parent.wait() == 0
-
-
-@contextlib.contextmanager
-def _socket() -> Iterator[socket.socket]:
-    """Yield a socket that is closed at the end, unless the job has closed it and uses its number."""
-    created = unix_socket()
-    own = OwnDescriptor(created.fileno())
-    try:
-        yield created
-    finally:
-        created.detach()
-        own.close()
 
 
 def _unpatched_by_pydevd() -> contextlib.AbstractContextManager[Any]:

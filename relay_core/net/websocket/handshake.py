@@ -51,10 +51,7 @@ whose first two dials hang is open within 2 s."""
 _further_dials = AttemptBudget(rate=1.0, burst=8.0)
 """Of the whole process: an overloaded relay gets at most one additional dial per second."""
 
-_quiet_logger = logging.getLogger("relay_core.net.websocket.handshake.wire")
-_quiet_logger.setLevel(logging.ERROR)
-_quiet_logger.propagate = False
-_quiet_logger.addHandler(logging.NullHandler())
+_quiet_logger = logging.Logger("handshake", logging.CRITICAL + 1)  # noqa: LOG001 - no configuration can enable it
 
 
 @dataclass

@@ -140,6 +140,15 @@ def test_number_of_elements_is_limited() -> None:
     assert 2 == len(parse(All, {"counts": {str(number): number for number in range(5)}}).counts)
 
 
+@pytest.mark.parametrize(
+    ("value", "port"), [(1, 1), (65535, 65535), (0, None), (65536, None), (True, None), ("1", None), (1.0, None)]
+)
+def test_ports(value: object, port: int | None) -> None:
+    """A port is an integer from 1 to 65535."""
+    found = parse_or_none(Point, [value])
+    assert port == (found and found.port)
+
+
 def test_missing_record() -> None:
     """A record without a required field, or without a value, is missing."""
     assert parse_or_none(Owner, {"age": 3}) is None
