@@ -78,9 +78,10 @@ class ControlServer:
             return self
         if isinstance(self._address, TcpAddress):
             peers = PeerCheck(frozenset({own_user(), ROOT}), lambda why: logger.warning("control port: %s", why))
-            self._server = await LocalServer.serve(
+            server = LocalServer(
                 listener, lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._accepted), peers.admits
             )
+            self._server = await server.serve()
         elif hasattr(asyncio, "start_unix_server"):  # `listen` does not choose Unix sockets otherwise
             self._server = await asyncio.start_unix_server(self._accepted, sock=listener)
         return self

@@ -14,7 +14,7 @@ OPENING = frozenset(
         *("socket", "fromfd", "create_server", "create_connection", "create_datagram_endpoint"),
         *("start_server", "start_unix_server", "create_unix_server", "create_unix_connection"),
         *("open_connection", "open_unix_connection", "sock_connect"),
-        *("listening_socket", "connect_local", "LocalServer.open", "LocalServer.serve"),
+        *("listening_socket", "connect_local", "LocalServer.open", "LocalServer"),
         *("HTTPConnection", "HTTPSConnection", "urlopen", "HTTPServer", "ThreadingHTTPServer", "TCPServer"),
         *("ClientSession", "TCPSite", "UnixSite", "SockSite", "start_connection", "connect_socks_proxy"),
         *("debugpy.listen", "debugpy.connect", "program.TensorBoard"),

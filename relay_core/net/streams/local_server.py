@@ -28,7 +28,7 @@ _RESET = struct.pack("@ii", 1, 0)
 
 
 class LocalServer:
-    """A listening port of this machine; created by `open` or `serve`.
+    """A listening port of this machine; it accepts connections once `serve` is called, as `open` does.
 
     Args:
         listener: The listening socket; closed by `close`.
@@ -73,23 +73,16 @@ class LocalServer:
             OSError: the port is not available.
         """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return await cls.serve(listening_socket(family, (host, port), BACKLOG), protocol, admits)
+        return await cls(listening_socket(family, (host, port), BACKLOG), protocol, admits).serve()
 
-    @classmethod
-    async def serve(
-        cls,
-        listener: socket.socket,
-        protocol: Callable[[], asyncio.BaseProtocol],
-        admits: Callable[[socket.socket], bool],
-    ) -> LocalServer:
-        """Accept connections of a listening socket, which `close` closes; see `open`."""
-        server = cls(listener, protocol, admits)
-        server._listener.setblocking(False)
+    async def serve(self) -> LocalServer:
+        """Accept connections; return the server itself."""
+        self._listener.setblocking(False)
         try:
-            server._loop.add_reader(server._listener, server._accept)
+            self._loop.add_reader(self._listener, self._accept)
         except NotImplementedError:  # an event loop of Windows
-            server._server = await server._loop.create_server(protocol, sock=server._listener)
-        return server
+            self._server = await self._loop.create_server(self._protocol, sock=self._listener)
+        return self
 
     async def __aenter__(self) -> LocalServer:
         return self
