@@ -12,8 +12,10 @@ import contextlib
 import json
 import os
 import uuid
+from collections.abc import Mapping
 
 from relay_core.agent_api.announcement import AgentId
+from relay_core.json_values import items, mapping
 
 MAX_PREDECESSORS = 8
 """Maximum number of predecessors in the record. Earlier agents were announced by these predecessors."""
@@ -32,8 +34,7 @@ class Succession:
         self.agent_id = AgentId(str(uuid.uuid4()))
         self._lock = lock
         found = _read(lock) if lock is not None else {}
-        agents = found.get("agents")
-        ids = [AgentId(agent) for agent in agents if isinstance(agent, str)] if isinstance(agents, list) else []
+        ids = [AgentId(agent) for agent in items(found.get("agents")) if isinstance(agent, str)]
         self.predecessors = tuple(ids[-MAX_PREDECESSORS:])
         """Ids of the agents that were killed."""
         self.has_listened = found.get("has_listened") is True
@@ -56,10 +57,9 @@ class Succession:
             os.ftruncate(self._lock, len(data))
 
 
-def _read(lock: int) -> dict[str, object]:
+def _read(lock: int) -> Mapping[str, object]:
     """Return the record; an empty one if the file is new or its writer was killed while writing."""
     try:
-        record = json.loads(os.pread(lock, MAX_RECORD, 0) or b"{}")
+        return mapping(json.loads(os.pread(lock, MAX_RECORD, 0) or b"{}"))
     except (OSError, ValueError):
         return {}
-    return record if isinstance(record, dict) else {}

@@ -21,6 +21,7 @@ from relay_core.access_settings import (
 )
 from relay_core.errors import ConfigurationError
 from relay_core.hyco.connection_string import ConnectionString
+from relay_core.json_values import text
 
 logger = logging.getLogger(__name__)
 
@@ -130,13 +131,13 @@ def read_config_file(path: Path) -> tuple[str, str | None]:
         fields = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         fields = None
-    if not isinstance(fields, dict) or not _text(fields, OLD_STRING_VARIABLE):
+    if not isinstance(fields, dict) or not text(fields.get(OLD_STRING_VARIABLE), str.strip):
         raise ConfigurationError(
             f"{path} does not contain {OLD_STRING_VARIABLE}",
             hint=f'use the format {{"{OLD_STRING_VARIABLE}": "Endpoint=..."}}',
         )
-    name = _text(fields, OLD_NAME_VARIABLE) or _text(fields, _OLDER_NAME_VARIABLE)
-    return _text(fields, OLD_STRING_VARIABLE), name or None
+    name = text(fields.get(OLD_NAME_VARIABLE), str.strip) or text(fields.get(_OLDER_NAME_VARIABLE), str.strip)
+    return text(fields.get(OLD_STRING_VARIABLE), str.strip), name or None
 
 
 def _check_owner(path: Path, facts: os.stat_result) -> None:
@@ -149,11 +150,6 @@ def _check_owner(path: Path, facts: os.stat_result) -> None:
         )
     if facts.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         logger.warning("other users can read %s, which contains a key; run: chmod 600 %s", path, path)
-
-
-def _text(fields: dict[str, object], name: str) -> str:
-    value = fields.get(name)
-    return value.strip() if isinstance(value, str) else ""
 
 
 # Local sources of a connection string, in order of precedence.

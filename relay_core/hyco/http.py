@@ -6,25 +6,19 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from relay_core import json_values
 from relay_core.errors import ProtocolError
+from relay_core.records import Wire, parse_or_none
 
 
 @dataclass(frozen=True)
 class RemoteEndpoint:
-    """The sender's network address as seen by the relay."""
+    """The sender's network address as seen by the relay; an invalid one is read as None."""
 
-    address: str
-    port: int
-
-    @classmethod
-    def parse(cls, value: Any) -> RemoteEndpoint | None:
-        """Return the address, or None if the value is not an address; the field is optional."""
-        if not isinstance(value, dict):
-            return None
-        address, port = value.get("address"), value.get("port")
-        return cls(address, port) if isinstance(address, str) and isinstance(port, int) else None
+    address: Annotated[str, Wire(is_required=True)]
+    port: Annotated[int, Wire(is_required=True)]
 
 
 # Rules for HTTP headers that a relay forwards.
@@ -147,7 +141,7 @@ class Request:
             target=target,
             headers=parse_headers(body.get("requestHeaders")),
             has_body=body.get("body") is True,
-            remote_endpoint=RemoteEndpoint.parse(body.get("remoteEndpoint")),
+            remote_endpoint=parse_or_none(RemoteEndpoint, body.get("remoteEndpoint")),
         )
 
 
@@ -174,13 +168,13 @@ class Response:
         Raises:
             ProtocolError: The request id is missing.
         """
-        identity, reason = body.get("requestId"), body.get("statusDescription")
-        if not isinstance(identity, str) or not identity:
+        identity = json_values.text(body.get("requestId"))
+        if not identity:
             raise ProtocolError("a response message has no requestId")
         return cls(
             request_id=identity,
             status=_status(body.get("statusCode")),
-            reason=reason if isinstance(reason, str) else "",
+            reason=json_values.text(body.get("statusDescription")),
             headers=parse_headers(body.get("responseHeaders")),
             has_body=body.get("body") is True,
         )
@@ -211,5 +205,4 @@ def _status(value: Any) -> int:
 
 def parse_headers(value: Any) -> dict[str, str]:
     """Return the headers in a message; none if the value is not an object."""
-    pairs = value.items() if isinstance(value, dict) else ()
-    return {str(name): str(text) for name, text in pairs}
+    return {str(name): str(text) for name, text in json_values.mapping(value).items()}

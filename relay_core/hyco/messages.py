@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from relay_core import json_values
 from relay_core.errors import ProtocolError
 from relay_core.hyco.http import RemoteEndpoint, Request, Response, parse_headers
+from relay_core.records import parse_or_none
 
 MAX_CONTROL_BYTES = 64 * 1024
 """Longest control message that the official clients can read (.NET's buffer, Jetty's default)."""
@@ -74,7 +76,7 @@ def parse_listener_message(text: str) -> RenewToken | Response | None:
         return Response.parse(body)
     if name != "renewToken":
         return None
-    token = _text(body.get("token"))
+    token = json_values.text(body.get("token"))
     if not token:
         raise ProtocolError("a renewToken message has no token")
     return RenewToken(token)
@@ -95,18 +97,14 @@ def _parse(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def _parse_accept(body: dict[str, Any]) -> Accept:
-    address = _text(body.get("address"))
+    address = json_values.text(body.get("address"))
     # Never connect without TLS, whatever the relay sends. reject_url() appends to the query, so there must be one.
-    if not address or not address.startswith("wss://") or "?" not in address:
+    if not address.startswith("wss://") or "?" not in address:
         raise ProtocolError("an accept message has no usable address")
     # Everything but the address is optional: a sender without readable headers can still be accepted.
     return Accept(
         address=address,
-        id=_text(body.get("id")) or "",
+        id=json_values.text(body.get("id")),
         connect_headers=parse_headers(body.get("connectHeaders")),
-        remote_endpoint=RemoteEndpoint.parse(body.get("remoteEndpoint")),
+        remote_endpoint=parse_or_none(RemoteEndpoint, body.get("remoteEndpoint")),
     )
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
