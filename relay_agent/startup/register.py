@@ -95,9 +95,8 @@ class _Gate:
         return sys.path_hooks[-1:] == [self]
 
     def _open(self) -> None:
-        if (
-            self._is_last()
-        ):  # Python reads the number of hooks before it calls them, so only the last one can be removed
+        # Python reads the number of hooks before it calls them, so only the last one can be removed.
+        if self._is_last():
             sys.path_hooks.pop()
         for name, search in self._searches.items():
             setattr(sys.modules["runpy"], name, search)
@@ -185,9 +184,8 @@ def _start(settings: DebugSettings) -> None:
             _exit(request)
         report_failure(f"SystemExit: {request}")
     except KeyboardInterrupt:
-        signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        )  # shells check that an interrupted program was terminated by the signal
+        # Shells check that an interrupted program was terminated by the signal.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     except Exception as error:  # noqa: BLE001 - as above
         report_failure(f"{type(error).__name__}: {error}")

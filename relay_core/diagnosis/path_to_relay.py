@@ -26,6 +26,7 @@ from relay_core.hyco.address import Endpoint
 from relay_core.hyco.outcome import refused_listen
 from relay_core.net.relay_tls import unverified_tls
 from relay_core.net.tasks import close_writer
+from relay_core.net.websocket.dialing import TLS
 from relay_core.net.websocket.handshake import ServerAnswer, ask_server
 from relay_core.net.websocket.opening_errors import OPEN_TIMEOUT, ProxyAddress, ProxyRefused, opening_mapped, proxy_for
 
@@ -161,7 +162,7 @@ class ServerChecks:
         if self._proxy is None:
             raise Skipped("no proxy")
         await self._ask()
-        if self._error is not None and not self._answer.is_connected:
+        if self._error is not None and not self._answer.steps.has_reached(TLS):
             raise self._error
         speaks_tls = self._answer.certificate is not None or isinstance(self._error, UntrustedCertificate)
         if self._error is not None and not speaks_tls:

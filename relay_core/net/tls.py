@@ -171,11 +171,6 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._is_waiting_for_others = False
         """True until other connections have had their turn."""
 
-    @property
-    def peer_certificate(self) -> bytes | None:
-        """The peer's certificate (DER)."""
-        return self._machine.peer_certificate
-
     def prove(self) -> None:
         """Record that the peer is who it should be."""
         self._is_proven, self._buffer = True, shared_ciphertext_buffer()

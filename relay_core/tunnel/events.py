@@ -86,14 +86,6 @@ class SessionOver:
     """Set for `OverReason.REFUSED`."""
 
 
-Event = (
-    StreamOpened
-    | DataReceived
-    | EofReceived
-    | StreamReset
-    | StreamWritable
-    | StatusReceived
-    | TransportDead
-    | RoundTrip
-    | SessionOver
-)
+StreamEvent = DataReceived | EofReceived | StreamReset | StreamWritable
+"""What happens to an open stream."""
+Event = StreamOpened | StreamEvent | StatusReceived | TransportDead | RoundTrip | SessionOver

@@ -38,11 +38,12 @@ class Allocators:
 
     Args:
         processes: Returns the current processes.
+        tasks: Owns the tasks that wait for answers.
     """
 
-    def __init__(self, processes: Callable[[], Sequence[RegisteredProcess]]) -> None:
+    def __init__(self, processes: Callable[[], Sequence[RegisteredProcess]], tasks: TaskSet) -> None:
         self._processes = processes
-        self._tasks = TaskSet()
+        self._tasks = tasks
         self._asked: dict[RegisteredProcess, asyncio.Task[AllocatorReading | None]] = {}
 
     async def read(self) -> dict[int, AllocatorReading]:
@@ -58,10 +59,6 @@ class Allocators:
             await asyncio.wait(asked.values(), timeout=ALLOCATOR_TIMEOUT)
         answers = {process.logical_port: _result(task) for process, task in asked.items()}
         return {port: found for port, found in answers.items() if found is not None}
-
-    async def close(self) -> None:
-        """Stop waiting for answers."""
-        await self._tasks.cancel_all()
 
 
 def _result(task: asyncio.Task[AllocatorReading | None]) -> AllocatorReading | None:

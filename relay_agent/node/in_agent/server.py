@@ -103,21 +103,19 @@ async def _monitor(processes: ProcessTable) -> None:
     from relay_agent.monitor.monitor import Monitor  # noqa: PLC0415 - with --debug-monitor only
 
     node_rank = next((process.node_rank for process in processes.targets()), None) or 0
-    allocators = Allocators(processes.targets)
-    monitor = Monitor(
-        lambda: [process.describe() for process in processes.targets()],
-        allocators.read,
-        processes.publish_usage,
-        settings.outputs,
-        settings.interval,
-        environ=os.environ,
-        metrics=settings.metrics,
-        node_rank=node_rank,
-    )
-    try:
+    async with TaskSet() as tasks:
+        allocators = Allocators(processes.targets, tasks)
+        monitor = Monitor(
+            lambda: [process.describe() for process in processes.targets()],
+            allocators.read,
+            processes.publish_usage,
+            settings.outputs,
+            settings.interval,
+            environ=os.environ,
+            metrics=settings.metrics,
+            node_rank=node_rank,
+        )
         await monitor.run()
-    finally:
-        await allocators.close()
 
 
 async def _until_starter_gone() -> None:

@@ -313,11 +313,7 @@ class SessionDriver:
         elif isinstance(event, events.SessionOver):
             self._finish(event)
 
-    def _pass_on(
-        self,
-        event: events.DataReceived | events.EofReceived | events.StreamReset | events.StreamWritable,
-        stream: SessionStream,
-    ) -> None:
+    def _pass_on(self, event: events.StreamEvent, stream: SessionStream) -> None:
         if isinstance(event, events.DataReceived):
             stream.deliver(event.data)
         elif isinstance(event, events.StreamWritable):

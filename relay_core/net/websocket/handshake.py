@@ -40,7 +40,7 @@ from relay_core.net.memory import shared_read_buffer
 from relay_core.net.tasks import first_success
 from relay_core.net.tls import TlsTransport
 from relay_core.net.websocket.connection import WebSocket
-from relay_core.net.websocket.dialing import BLANK_LINE, TLS, USER_AGENT, OpeningSteps, dial
+from relay_core.net.websocket.dialing import BLANK_LINE, USER_AGENT, OpeningSteps, dial
 from relay_core.net.websocket.opening_errors import OPEN_TIMEOUT, HandshakeRefused, opening_mapped
 
 logger = logging.getLogger(__name__)
@@ -66,11 +66,6 @@ class ServerAnswer:
     """HTTP status; None if the answer was not HTTP."""
     date: str | None = None
     """Value of the Date header."""
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether this machine, or the proxy by its own account, has connected to the server."""
-        return self.steps.has_reached(TLS)
 
 
 class _Attempt(asyncio.BufferedProtocol):
@@ -235,7 +230,7 @@ async def ask_server(url: str, answer: ServerAnswer, *, tls: ssl.SSLContext, tim
                 attempt = _Attempt(url, tls)
                 answer.steps = attempt.steps
                 await attempt.connect()
-                answer.certificate = attempt.transport.peer_certificate
+                answer.certificate = attempt.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
                 websocket = await attempt.request()
         answer.status = 101
         websocket.abort()

@@ -1,6 +1,7 @@
 """Facts about asking the processes of a node for the numbers of torch's allocator."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -8,6 +9,7 @@ from relay_agent.monitor.readings import AllocatorReading
 from relay_agent.node.in_agent import processes
 from relay_agent.node.in_agent.processes import Allocators
 from relay_core.agent_api.usage import AllocatorUsage
+from relay_core.net.tasks import TaskSet
 from tests.support.machine.deadline import DEADLINE
 
 NUMBERS = AllocatorReading(AllocatorUsage(6, 8, 7, 2, 1))
@@ -28,47 +30,51 @@ class Rank:
         return self._found
 
 
-async def test_answers() -> None:
+@pytest.fixture
+async def tasks() -> AsyncIterator[TaskSet]:
+    """End the tasks that are still waiting at the end of a test."""
+    async with TaskSet() as tasks:
+        yield tasks
+
+
+async def test_answers(tasks: TaskSet) -> None:
     """The numbers are found by port; a process without numbers has none."""
     ranks = [Rank(5678), Rank(5679, None)]
     for rank in ranks:
         rank.can_answer.set()
-    allocators = Allocators(lambda: ranks)
+    allocators = Allocators(lambda: ranks, tasks)
     assert {5678: NUMBERS} == await allocators.read()
     assert {5678: NUMBERS} == await allocators.read()
     assert [2, 2] == [rank.requests for rank in ranks]
-    await allocators.close()
 
 
-async def test_a_rank_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_rank_that_does_not_answer(tasks: TaskSet, monkeypatch: pytest.MonkeyPatch) -> None:
     """It delays one sample, and no later one; it is asked again once it has answered."""
     stuck, other = Rank(5678), Rank(5679)
     other.can_answer.set()
     monkeypatch.setattr(processes, "ALLOCATOR_TIMEOUT", 0.01)
-    allocators = Allocators(lambda: [stuck, other])
+    allocators = Allocators(lambda: [stuck, other], tasks)
     assert {5679: NUMBERS} == await allocators.read()
-    assert 1 == len(allocators._tasks)
+    assert 1 == len(tasks)
     monkeypatch.setattr(processes, "ALLOCATOR_TIMEOUT", 3600)
     assert {5679: NUMBERS} == await asyncio.wait_for(allocators.read(), DEADLINE)
     assert 1 == stuck.requests
     stuck.can_answer.set()
-    while len(allocators._tasks):
+    while len(tasks):
         await asyncio.sleep(0)
     assert {5678: NUMBERS, 5679: NUMBERS} == await allocators.read()
     assert 2 == stuck.requests
-    await allocators.close()
 
 
-async def test_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_process(tasks: TaskSet, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node without processes has no numbers, and `read` does not wait."""
     monkeypatch.setattr(processes, "ALLOCATOR_TIMEOUT", 3600)
-    allocators = Allocators(list)
+    allocators = Allocators(list, tasks)
     assert {} == await asyncio.wait_for(allocators.read(), DEADLINE)
-    await allocators.close()
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-async def test_a_failed_question(is_closed: bool) -> None:
+async def test_a_failed_question(tasks: TaskSet, is_closed: bool) -> None:
     """A process that fails or is cut off has no numbers, and the others are not affected."""
 
     class Broken(Rank):
@@ -77,6 +83,5 @@ async def test_a_failed_question(is_closed: bool) -> None:
 
     good = Rank(5679)
     good.can_answer.set()
-    allocators = Allocators(lambda: [Broken(5678), good])
+    allocators = Allocators(lambda: [Broken(5678), good], tasks)
     assert {5679: NUMBERS} == await allocators.read()
-    await allocators.close()

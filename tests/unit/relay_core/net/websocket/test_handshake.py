@@ -28,6 +28,7 @@ from relay_core.errors import (
 from relay_core.hyco.backoff import AttemptBudget
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.websocket import handshake
+from relay_core.net.websocket.dialing import TLS
 from relay_core.net.websocket.handshake import ServerAnswer, ask_server, open_websocket
 from relay_core.net.websocket.opening_errors import HandshakeRefused
 from relay_server.config import certificates as relay_tls
@@ -382,6 +383,6 @@ async def test_a_server_is_asked_without_credentials(tls_directory: Path, truste
     async with impostor(tls_directory, dated) as port:
         await ask_server(f"wss://localhost:{port}/", answer, tls=trusted)
     assert (404, "Sat, 28 Nov 2026 17:00:00 GMT") == (answer.status, answer.date)
-    assert answer.is_connected
+    assert answer.steps.has_reached(TLS)
     assert answer.certificate is not None
     assert ["DNS", "TCP", "TLS", "response"] == list(answer.steps.seconds)
