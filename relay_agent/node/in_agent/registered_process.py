@@ -25,6 +25,7 @@ from relay_core.agent_api.stacks import ProcessStacks
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.layers.stop_observer import Place
+from relay_core.net.tasks import first_completed
 from relay_core.records import parse, parse_or_none
 
 logger = logging.getLogger(__name__)
@@ -304,9 +305,7 @@ class RegisteredProcess:
 
     async def until_left(self, *, within: float) -> None:
         """Wait until the agent has noticed that the process has exited or closed its connection."""
-        with contextlib.suppress(*TIMEOUT_ERRORS):
-            async with timeout(within):
-                await self._has_left.wait()
+        await first_completed(self._has_left.wait(), timeout=within)
 
     def displaces(self, holder: RegisteredProcess) -> bool:
         """Whether this process takes the port of another one: it is a rank that the other one, a launcher, started."""

@@ -23,12 +23,11 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping
 
-from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.memory import keep_freed_memory
 from relay_core.net.session.stream import SessionStream, StreamBroken
 from relay_core.net.session.transport import Transport
-from relay_core.net.tasks import DeadlineTimer, run_together
+from relay_core.net.tasks import DeadlineTimer, first_completed, run_together
 from relay_core.tunnel import events
 from relay_core.tunnel.frames import Target
 from relay_core.tunnel.outcomes import OverReason, ResetCode
@@ -216,9 +215,7 @@ class SessionDriver:
         self.session.close(text)
         self.follow_up()
         if self.session.attached:  # without a transport the peer cannot confirm
-            with contextlib.suppress(*TIMEOUT_ERRORS):
-                async with timeout(within):
-                    await self.over.wait()
+            await first_completed(self.over.wait(), timeout=within)
         self.abort(text)
 
     def abort(self, text: str) -> None:

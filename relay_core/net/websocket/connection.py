@@ -14,15 +14,14 @@ are not fast, await `receive`. A limit on messages exists only there, because a 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import os
 from collections import deque
 from collections.abc import Callable, Collection
 
-from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost
 from relay_core.net.memory import shared_read_buffer
+from relay_core.net.tasks import first_completed
 from relay_core.ws.frames import BINARY, CONTINUATION, TEXT, Chunk, Close, Violation, close_payload
 from relay_core.ws.machine import WebSocketMachine
 
@@ -201,9 +200,7 @@ class WebSocket(asyncio.BufferedProtocol):
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Send a Close, and wait up to `CLOSE_TIMEOUT` seconds for the end of the TCP connection."""
         self._send_close(close_payload(code, reason))
-        with contextlib.suppress(*TIMEOUT_ERRORS):
-            async with timeout(CLOSE_TIMEOUT):
-                await self._gone.wait()
+        await first_completed(self._gone.wait(), timeout=CLOSE_TIMEOUT)
         self.abort()
 
     def abort(self) -> None:
