@@ -35,7 +35,7 @@ async def respond_on_stream(answer: Answer, request: Request, stream: SessionStr
         if isinstance(request, Question):
             body = decode_body(await stream.read_all(request.max_body, "the request body"))
             request = request.parse_body(body, user)
-            if line := request.log_line(user):
+            if line := request.log_line():
                 logger.info("%s", line)
         result = await answer(request)
         if result is None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from relay_core.agent_api.collectives import MAX_GROUPS
@@ -97,21 +97,18 @@ class Push(Question):
     """For `hold`: whether to hold even inside a call to another changed function."""
     targets: Annotated[Mapping[str, int], Wire(most=MAX_TARGETS)] = field(default_factory=dict)
     """For `hold`: counts that a main thread must have reached; until then, it continues to its next call."""
-    user: str = ""
-    """The user who sent the push; set by the agent."""
     seconds: Seconds = field(default=10.0, kw_only=True)
 
     @classmethod
     def parse_body(cls, value: object, user: str = "") -> Push:
         """Read the data of the stream; raises UsageError like `checked`."""
-        found = parse_or_none(cls, value)
-        if found is None:
+        if parse_or_none(cls, value) is None:
             raise UsageError("unknown push phase")
-        return replace(found, user=user).checked()
+        return super().parse_body(value, user)
 
-    def log_line(self, user: str) -> str:
-        """Return the line about this phase of a push by `user` in the job's log."""
-        return f"push by {user} to {describe_ranks(self.ranks)}: {ACTIVITIES[self.phase]}"
+    def log_line(self) -> str:
+        """Return the line about this phase of a push in the job's log."""
+        return f"push by {self.user} to {describe_ranks(self.ranks)}: {ACTIVITIES[self.phase]}"
 
     def checked(self) -> Push:
         """Return the question as in `Question`; raises UsageError also if the push is incomplete or too long."""

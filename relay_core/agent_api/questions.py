@@ -69,16 +69,18 @@ class Question(AgentRequest):
     """A list of logical ports that further restricts the processes; "" for all. Logical ports differ between jobs."""
     seconds: Seconds = 5.0
     """Time limit for each process; at most `max_seconds`."""
+    user: str = ""
+    """The user who asks; set by the agent."""
 
     @classmethod
-    def parse_body(cls: type[Asking], value: object, user: str = "") -> Asking:  # noqa: ARG003, PYI019 - for `Push`; Python 3.10
+    def parse_body(cls: type[Asking], value: object, user: str = "") -> Asking:  # noqa: PYI019 - Python 3.10
         """Read the data of the stream; raises UsageError like `checked`.
 
         Args:
             value: The JSON object.
             user: The user who sent it, as known to the agent.
         """
-        return parse(cls, value).checked()
+        return replace(parse(cls, value), user=user).checked()
 
     def checked(self: Asking) -> Asking:  # noqa: PYI019 - Python 3.10
         """Return the question with a time limit of at most `max_seconds`.
@@ -98,9 +100,9 @@ class Question(AgentRequest):
         is_of_job = selects_port(self.ports, port)
         return selects_rank(self.ranks, rank) and is_of_job
 
-    def log_line(self, user: str) -> str:
-        """Return the line about a question of `user` in the job's log."""
-        return self.activity and f"{self.activity} {describe_ranks(self.ranks)} for {user}"
+    def log_line(self) -> str:
+        """Return the line about the question in the job's log."""
+        return self.activity and f"{self.activity} {describe_ranks(self.ranks)} for {self.user}"
 
     def stacks_instead(self) -> StackReading | None:
         """Return how the agent reads the stacks of a process that has not answered; None if it does not."""

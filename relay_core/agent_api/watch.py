@@ -14,14 +14,14 @@ process whose watch has ended knows that for `LEASE` seconds; a later question w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from relay_core.agent_api.evaluation import MAX_EXPRESSION, Selection, Value
 from relay_core.agent_api.questions import Question, Seconds
 from relay_core.agent_api.stacks import Frame
 from relay_core.errors import UsageError
-from relay_core.records import Wire, parse
+from relay_core.records import Wire
 
 MAX_LASTS = 4_294_967.0
 """Maximum duration of a watch in seconds, about 49 days: `threading.TIMEOUT_MAX` on Windows, which is 2**32 - 2 ms and
@@ -81,18 +81,11 @@ class Watch(Question):
     """Seconds to wait for a hit before answering that there is none."""
     is_last: bool = False
     """True to remove the watch; the answer contains its last hits."""
-    user: str = ""
-    """The user who asks; set by the agent."""
 
     @property
     def is_of_steps(self) -> bool:
         """Whether the place is all steps of optimizers."""
         return self.gradients or self.selection is not None
-
-    @classmethod
-    def parse_body(cls, value: object, user: str = "") -> Watch:
-        """Read the data of the stream; raises UsageError like `checked`."""
-        return replace(parse(cls, value), user=user).checked()
 
     def checked(self) -> Watch:
         """Return the question as in `Question`; raises UsageError also if the place or an expression is invalid."""

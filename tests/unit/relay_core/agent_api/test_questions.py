@@ -35,7 +35,7 @@ def test_a_body_is_checked() -> None:
 
 def test_the_log_names_the_ranks_and_the_user() -> None:
     """A question appears in the job's log with what it does, for which ranks and for whom."""
-    assert "reading the clock of ranks 0-3 for bob" == ReadClock(ranks="0-3").log_line("bob")
+    assert "reading the clock of ranks 0-3 for bob" == ReadClock(ranks="0-3", user="bob").log_line()
 
 
 def test_replies_contain_answers_unread() -> None:
