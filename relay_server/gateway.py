@@ -32,7 +32,7 @@ from relay_server.access import Authorizer
 from relay_server.config.model import HybridConnection, RelayConfig, Right
 from relay_server.connection.request_reader import Handshake, HttpSender
 from relay_server.connection.tcp import Connection, Handler, source_of
-from relay_server.metrics import Counters, EntityCounters, EntityMetrics
+from relay_server.metrics import EntityCounters, EntityMetrics
 from relay_server.protocol import refusals
 from relay_server.protocol.http import RequestHead, error_answer, plain_answer, switching_protocols
 from relay_server.protocol.refusals import Refusal
@@ -252,14 +252,18 @@ class Gateway:
             ended=self._listener_ended,
         )
         self.matchmaker.registry.add(control)
-        self.counters.of(hybrid_connection.path).listener_connections += 1
+        counters = self.counters.of(hybrid_connection.path)
+        counters.listener_connections += 1
+        counters.active_listeners += 1
         self._listener_sources[source_of(connection.remote[0])] += 1
         logger.info("listener connected on '%s': %s from %s:%d", hybrid_connection.path, control.id, *connection.remote)
         control.start(handshake.early())
 
     def _listener_ended(self, control: ControlChannel) -> None:
         self.matchmaker.registry.remove(control)
-        self.counters.of(control.hybrid_connection.path).listener_disconnects += 1
+        counters = self.counters.of(control.hybrid_connection.path)
+        counters.listener_disconnects += 1
+        counters.active_listeners -= 1
         self._listener_sources.subtract([source_of(control.remote[0])])
         self._listener_sources = +self._listener_sources  # removes addresses without listeners
         logger.info("listener disconnected on '%s': %s", control.hybrid_connection.path, control.id)
@@ -343,16 +347,15 @@ class Gateway:
         )
         self.pairs[pair] = path
         pair.counters.sender_connections += 1
+        pair.counters.active_senders += 1
         logger.info("relaying sender %s from %s:%d", pending.id, *pending.handshake.connection.remote)
         pair.start(pending.handshake.early(), handshake.early())
 
     def _pair_ended(self, pair: RelayedPair) -> None:
         del self.pairs[pair]
-        to_listener, to_sender = pair.sender.bytes_received, pair.listener.bytes_received
         pair.counters.sender_disconnects += 1
-        pair.counters.bytes_to_listeners += to_listener
-        pair.counters.bytes_to_senders += to_sender
-        logger.info("relayed %d bytes to the listener and %d bytes back", to_listener, to_sender)
+        pair.counters.active_senders -= 1
+        logger.info("relayed %d bytes to the listener and %d bytes back", pair.bytes_to_listener, pair.bytes_to_sender)
 
     # HTTP requests that are not under `/$hc/`; the body is read after the checks:
 
@@ -432,16 +435,14 @@ class Gateway:
         connection = self.matchmaker.registry.find(request.segments)
         return None if connection is None else connection.path
 
-    def _counters_of(self, request: RelayRequest) -> Counters:
+    def _counters_of(self, request: RelayRequest) -> EntityMetrics:
         return self.counters.of(self._path_of(request))
 
     def metrics(self) -> dict[str, EntityMetrics]:
         """Return a snapshot of each hybrid connection, by its label in EntityCounters."""
         for connection in self.matchmaker.registry.connections:  # each metric exists before the first request
             self.counters.of(connection.path)
-        return self.counters.snapshot(
-            (pair.counters, pair.sender.bytes_received, pair.listener.bytes_received) for pair in self.pairs
-        )
+        return self.counters.snapshot()
 
 
 def _send_request(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 
 SERVER_ERRORS = 500
 """The first status that is an error of the server."""
@@ -17,8 +16,8 @@ senders could create time series by requesting random paths. A path cannot conta
 
 
 @dataclass
-class Totals:
-    """Totals for one hybrid connection, or for all of them, since the relay started."""
+class EntityMetrics:
+    """What is counted for one hybrid connection, or for all of them, since the relay started."""
 
     listener_connections: int = 0
     sender_connections: int = 0
@@ -36,15 +35,12 @@ class Totals:
     sender_server_errors: int = 0
     bytes_to_listeners: int = 0
     bytes_to_senders: int = 0
-    """Payload bytes, without framing, of relayed pairs and HTTP requests; in `Counters`, only of those that have
-    ended."""
+    """Payload bytes, without framing, of relayed pairs and HTTP requests."""
     pending_senders: int = 0
-    """Number of senders that are currently waiting for a listener; all other fields only increase."""
-
-
-@dataclass
-class Counters(Totals):
-    """The counters of one hybrid connection."""
+    """Number of senders that are currently waiting for a listener; this field and the next two can decrease."""
+    active_listeners: int = 0
+    active_senders: int = 0
+    """Number of relayed connections."""
 
     def count_refusal(self, *, of_listener: bool, status: int) -> None:
         """Count a refused request to listen or to connect."""
@@ -57,17 +53,6 @@ class Counters(Totals):
         else:
             self.sender_server_errors += 1
 
-    def snapshot(self, bytes_to_listeners: int, bytes_to_senders: int) -> EntityMetrics:
-        """Return the metrics; the arguments are the payload bytes of pairs that have not ended."""
-        totals = asdict(self)
-        totals["bytes_to_listeners"] += bytes_to_listeners
-        totals["bytes_to_senders"] += bytes_to_senders
-        return EntityMetrics(
-            active_listeners=self.listener_connections - self.listener_disconnects,
-            active_senders=self.sender_connections - self.sender_disconnects,
-            **totals,
-        )
-
 
 class EntityCounters:
     """The counters of each hybrid connection, by its path.
@@ -78,38 +63,17 @@ class EntityCounters:
 
     def __init__(self, limit: int = MAX_ENTITIES) -> None:
         self._limit = limit
-        self._counters = {OTHER_ENTITIES: Counters()}
+        self._counters = {OTHER_ENTITIES: EntityMetrics()}
 
-    def of(self, path: str | None) -> Counters:
+    def of(self, path: str | None) -> EntityMetrics:
         """Return the counters of a path; those of OTHER_ENTITIES for None (not configured) and above the limit."""
         is_full = len(self._counters) > self._limit
         label = OTHER_ENTITIES if path is None or (is_full and path not in self._counters) else path
-        return self._counters.setdefault(label, Counters())
+        return self._counters.setdefault(label, EntityMetrics())
 
-    def snapshot(self, live: Iterable[tuple[Counters, int, int]]) -> dict[str, EntityMetrics]:
-        """Return the metrics of each hybrid connection, by label.
-
-        Args:
-            live: For each relayed pair, its counters, and the bytes relayed to the listener and to the sender.
-        """
-        to_listeners: Counter[int] = Counter()
-        to_senders: Counter[int] = Counter()
-        for counters, to_listener, to_sender in live:
-            to_listeners[id(counters)] += to_listener
-            to_senders[id(counters)] += to_sender
-        return {
-            label: counters.snapshot(to_listeners[id(counters)], to_senders[id(counters)])
-            for label, counters in self._counters.items()
-        }
-
-
-@dataclass
-class EntityMetrics(Totals):
-    """A snapshot of the metrics of one hybrid connection."""
-
-    active_listeners: int = 0
-    active_senders: int = 0
-    """Number of relayed connections."""
+    def snapshot(self) -> dict[str, EntityMetrics]:
+        """Return copies of all counters, by label."""
+        return {label: replace(counters) for label, counters in self._counters.items()}
 
 
 @dataclass

@@ -49,8 +49,6 @@ class WebSocket(Handler):
         self, connection: Connection, owner: Owner, limits: Limits, *, extensions_agreed: bool = False
     ) -> None:
         self.connection = connection
-        self.bytes_received = 0
-        """Payload of data messages."""
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._machine = WebSocketMachine(
@@ -107,8 +105,6 @@ class WebSocket(Handler):
         chunks, end = self._machine.receive_data(data, self._loop.time())
         self._flush()
         if chunks:
-            for chunk in chunks:
-                self.bytes_received += len(chunk.payload)
             self._owner.chunks_received(self, chunks)
         if isinstance(end, Close):
             self._owner.close_received(self, end.payload)

@@ -16,7 +16,7 @@ from relay_server.config.model import Limits
 from relay_server.connection.request_reader import Handshake
 from relay_server.connection.tcp import Connection
 from relay_server.connection.websocket import Owner, WebSocket
-from relay_server.metrics import Counters
+from relay_server.metrics import EntityMetrics
 from relay_server.protocol.refusals import Refusal, bad_response
 from relay_server.protocol.requests import RelayRequest, guid_of, new_guid, tracking_id
 
@@ -63,7 +63,7 @@ class RelayedPair(Owner):
         *,
         extensions_agreed: bool,
         limits: Limits,
-        counters: Counters,
+        counters: EntityMetrics,
         ended: Callable[[RelayedPair], None],
     ) -> None:
         self.sender, self.listener = (
@@ -71,6 +71,9 @@ class RelayedPair(Owner):
             for connection in (sender, listener)
         )
         self.counters = counters
+        self.bytes_to_listener = 0
+        self.bytes_to_sender = 0
+        """Payload of data messages."""
         self._ended = ended
         self._open = {self.sender, self.listener}
 
@@ -88,7 +91,14 @@ class RelayedPair(Owner):
     # Events of the two WebSockets:
 
     def chunks_received(self, websocket: WebSocket, chunks: list[Chunk]) -> None:
-        """Relay parts of messages."""
+        """Count and relay parts of messages."""
+        size = sum(len(chunk.payload) for chunk in chunks)
+        if websocket is self.sender:
+            self.bytes_to_listener += size
+            self.counters.bytes_to_listeners += size
+        else:
+            self.bytes_to_sender += size
+            self.counters.bytes_to_senders += size
         # The flow is bounded by `writing_paused`: chunks are written even while the other side is slow.
         self._other(websocket).send_chunks(chunks)
 

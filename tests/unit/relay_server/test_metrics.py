@@ -8,16 +8,15 @@ def test_number_of_labels_is_limited():
     counters = EntityCounters(limit=2)
     for path in ("a", "b", "c", "d", "a", None):
         counters.of(path).listener_connections += 1
-    found = counters.snapshot([])
+    found = counters.snapshot()
     expected = {OTHER_ENTITIES: 3, "a": 2, "b": 1}
     assert expected == {label: metrics.listener_connections for label, metrics in found.items()}
 
 
-def test_bytes_of_open_and_ended_pairs():
-    """The bytes of open pairs are added to those of pairs that have ended, for each hybrid connection."""
+def test_snapshot_does_not_change():
+    """What is counted later is not in it."""
     counters = EntityCounters()
-    one, other = counters.of("a"), counters.of("b")
-    one.bytes_to_listeners = 100
-    found = counters.snapshot([(one, 1, 2), (one, 10, 20), (other, 5, 6)])
-    expected = {OTHER_ENTITIES: (0, 0), "a": (111, 22), "b": (5, 6)}
-    assert expected == {label: (each.bytes_to_listeners, each.bytes_to_senders) for label, each in found.items()}
+    counters.of("a").rejected = 1
+    found = counters.snapshot()
+    counters.of("a").rejected = 2
+    assert 1 == found["a"].rejected
