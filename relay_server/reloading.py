@@ -7,15 +7,15 @@ Kubernetes secret, which is replaced by swapping a symbolic link, and to files o
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from relay_core.errors import ConfigurationError
 from relay_core.net.tasks import first_completed
+from relay_core.program.file_state import FileState
 from relay_server.config.certificates import files_of
 from relay_server.config.file import load
 from relay_server.config.model import RelayConfig
@@ -29,8 +29,6 @@ AT_LEAST_EVERY = 86400.0
 """Maximum number of seconds between two reloads. A reload also renews a certificate that was issued by the relay's own
 CA and expires within 30 days.
 """
-
-Fingerprint = dict[Path, tuple[int, int, int] | None]
 
 
 class Reloader:
@@ -46,7 +44,7 @@ class Reloader:
         self._server = server
         self._config_file = config_file
         self._adjust = adjust
-        self._seen = fingerprint(self._files())
+        self._seen = self._states()
         self._requested = asyncio.Event()
 
     def request(self) -> None:
@@ -58,7 +56,7 @@ class Reloader:
         last = time.monotonic()
         while True:
             await first_completed(self._requested.wait(), timeout=interval)
-            found = fingerprint(self._files())
+            found = self._states()
             is_due = time.monotonic() - last > AT_LEAST_EVERY
             if found != self._seen or is_due or self._requested.is_set():
                 self._requested.clear()
@@ -84,20 +82,11 @@ class Reloader:
             )
         return True
 
-    def _files(self) -> list[Path]:
+    def _states(self) -> dict[Path, FileState | None]:
         config = self._server.config
         tls = files_of(config.tls)
-        return [self._config_file, tls.certificate, tls.key, *(issuer.public_key for issuer in config.jwt_issuers)]
-
-
-def fingerprint(files: Iterable[Path]) -> Fingerprint:
-    """Return values that change when a file is written or replaced; None for a file that cannot be found."""
-    found: Fingerprint = dict.fromkeys(files)
-    for file in found:
-        with contextlib.suppress(OSError):
-            status = file.stat()
-            found[file] = status.st_mtime_ns, status.st_size, status.st_ino
-    return found
+        files = [self._config_file, tls.certificate, tls.key, *(issuer.public_key for issuer in config.jwt_issuers)]
+        return {file: FileState.of(file) for file in files}
 
 
 def _keep_fixed_settings(config: RelayConfig, current: RelayConfig) -> RelayConfig:

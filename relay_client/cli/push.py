@@ -47,7 +47,8 @@ class PushCommand(VerbCommand):
 
 def _push_each_save(arguments: argparse.Namespace, path: Path, request: Verb) -> int:
     """Push the file whenever it is saved, until Ctrl-C; print one line for each push."""
-    from relay_client.push.saves import FileState, on_each_save
+    from relay_client.push.saves import on_each_save
+    from relay_core.program.file_state import FileState
 
     check(request, lambda field: f"--{field}")
     known = FileState.of(path)

@@ -5,30 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
+
+from relay_core.program.file_state import FileState
 
 POLL_INTERVAL = 0.2
 """Seconds between two checks of the file; a check takes a few microseconds."""
 QUIET_SECONDS = 0.3
 """Seconds that a file must remain unchanged before it counts as saved; formatters often write it a second time."""
-
-
-class FileState(NamedTuple):
-    """What distinguishes two versions of a file, without reading it."""
-
-    modified: int
-    """In nanoseconds."""
-    size: int
-    inode: int
-
-    @classmethod
-    def of(cls, path: Path) -> FileState | None:
-        """Return the state of a file; None if it does not exist, for example while an editor is replacing it."""
-        try:
-            found = path.stat()
-        except OSError:
-            return None
-        return cls(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 class SaveDetector:

@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
-import os
 from pathlib import Path
 
 import pytest
 
 from relay_client.push import saves
-from relay_client.push.saves import QUIET_SECONDS, FileState, SaveDetector, on_each_save
+from relay_client.push.saves import QUIET_SECONDS, SaveDetector, on_each_save
 from relay_core.compat import timeout
+from relay_core.program.file_state import FileState
 from tests.support.machine.deadline import DEADLINE
 
 OLD, NEW, NEWER = FileState(1, 10, 7), FileState(2, 10, 7), FileState(3, 12, 8)
@@ -29,18 +29,6 @@ def test_file_that_is_replaced() -> None:
     detector = SaveDetector(OLD)
     assert not any(detector.is_saved(state, now) for now, state in ((1, None), (2, None), (3, OLD), (4, OLD)))
     assert [False, False, True] == [detector.is_saved(state, now) for now, state in ((5, None), (6, NEW), (7, NEW))]
-
-
-def test_state_of_a_file(tmp_path: Path) -> None:
-    """A version of the same size and age in another file is another state; there is none without a file."""
-    path, other = tmp_path / "a.py", tmp_path / "b.py"
-    assert FileState.of(path) is None
-    for each in (path, other):
-        each.write_text("x = 1\n")
-        os.utime(each, ns=(1, 1))
-    before = FileState.of(path)
-    other.replace(path)
-    assert before != FileState.of(path)
 
 
 async def test_save_during_an_action(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
