@@ -24,7 +24,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.hyco.http import Request
@@ -54,7 +54,8 @@ logger = logging.getLogger(__name__)
 
 
 DELETED = "The hybrid connection was deleted"
-"""Reason in the Close frames for the WebSockets of a hybrid connection that was removed."""
+SHUTTING_DOWN = "The relay is shutting down"
+"""Reasons in Close frames for WebSockets: of a hybrid connection that was removed, and of all."""
 HEAD_TIMEOUT = 10.0
 """Timeout in seconds for a request head; limits the sockets that idle peers occupy."""
 LINGER = 1.0
@@ -76,7 +77,7 @@ class Gateway:
     def __init__(self, config: RelayConfig, *, authorizer: Authorizer, public_address: Callable[[], str]) -> None:
         self.counters = EntityCounters()
         self.matchmaker = Matchmaker(config, self.counters)
-        self.pairs: dict[RelayedPair, str | None] = {}
+        self._pairs: dict[RelayedPair, str | None] = {}
         """The path of each pair's hybrid connection; None if the hybrid connection was removed during the
         rendezvous."""
         self.refused = 0
@@ -96,11 +97,12 @@ class Gateway:
         return self._listener_sources[source] > 0
 
     def drain(self) -> None:
-        """Refuse waiting senders, and close connections that are waiting for another request."""
+        """Refuse waiting senders, and close all WebSockets and connections that are waiting for another request."""
         self.is_draining = True
         self.matchmaker.rendezvous.refuse_all(refusals.shutting_down())
         for connection in list(self._idle):
             connection.close()
+        self._close(SHUTTING_DOWN)
 
     def replace_rules(self, connections: Iterable[HybridConnection], authorizer: Authorizer) -> None:
         """Replace the hybrid connections, rules and issuers; close the WebSockets of removed hybrid connections."""
@@ -108,12 +110,16 @@ class Gateway:
         registry.replace_connections(connections)
         self._authorizer = authorizer
         kept = {connection.path.lower() for connection in registry.connections}
-        for control in registry.listeners:
-            if control.hybrid_connection.path.lower() not in kept:
-                control.close(1001, DELETED)
-        for pair, path in list(self.pairs.items()):
-            if path is None or path.lower() not in kept:
-                pair.close(1001, DELETED)
+        self._close(DELETED, without=kept)
+
+    def _close(self, reason: str, *, without: Collection[str] = ()) -> None:
+        """Close the WebSockets of all hybrid connections but those with these paths, in lower case."""
+        for control in self.matchmaker.registry.listeners:
+            if control.hybrid_connection.path.lower() not in without:
+                control.close(1001, reason)
+        for pair, path in list(self._pairs.items()):
+            if path is None or path.lower() not in without:
+                pair.close(1001, reason)
 
     def evict_idle(self) -> bool:
         """Drop the connection that has waited longest for its next request; return False if there is none."""
@@ -345,14 +351,14 @@ class Gateway:
             counters=self.counters.of(path),
             ended=self._pair_ended,
         )
-        self.pairs[pair] = path
+        self._pairs[pair] = path
         pair.counters.sender_connections += 1
         pair.counters.active_senders += 1
         logger.info("relaying sender %s from %s:%d", pending.id, *pending.handshake.connection.remote)
         pair.start(pending.handshake.early(), handshake.early())
 
     def _pair_ended(self, pair: RelayedPair) -> None:
-        del self.pairs[pair]
+        del self._pairs[pair]
         pair.counters.sender_disconnects += 1
         pair.counters.active_senders -= 1
         logger.info("relayed %d bytes to the listener and %d bytes back", pair.bytes_to_listener, pair.bytes_to_sender)

@@ -186,12 +186,11 @@ class Management:
         self._settings = settings
         self._started = time.monotonic()
         self._connections = 0
-        self._listening: asyncio.Server | None = None
+        self._listening: asyncio.Server
 
     @property
     def port(self) -> int:
         """The bound port."""
-        assert self._listening is not None  # noqa: S101 - only used inside the block
         port: int = self._listening.sockets[0].getsockname()[1]
         return port
 
@@ -206,8 +205,7 @@ class Management:
         return self
 
     async def __aexit__(self, *_exc_info: object) -> None:
-        if self._listening is not None:
-            self._listening.close()
+        self._listening.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._connections >= MAX_CONNECTIONS:

@@ -1,7 +1,7 @@
 """An embeddable relay server: binding, serving and graceful shutdown.
 
 async with RelayServer(config) as server:
-    endpoint = server.endpoint("myhc")
+    print(server.public_address)
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ import socket
 import ssl
 from collections import Counter
 from pathlib import Path
-from typing import cast
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, LocalPortInUse
-from relay_core.hyco.address import Endpoint
 from relay_core.net.memory import keep_freed_memory
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.net.tls import TlsMachine, TlsTransport
@@ -60,7 +58,7 @@ class RelayServer:
         self.port = config.port
         """The port to which the server is bound, once started; it stays the same after `stop` and `start`."""
         self._connections: set[Connection] = set()
-        self._context: ssl.SSLContext | None = None
+        self._context: ssl.SSLContext
         self._tasks = TaskSet()
         self._all_gone = asyncio.Event()
         self._buffer = memoryview(bytearray(READ_BYTES))
@@ -73,10 +71,6 @@ class RelayServer:
         """The `host:port` to which listeners connect for a rendezvous."""
         host = self.config.namespace
         return self.config.public_address or f"{f'[{host}]' if ':' in host else host}:{self.port}"
-
-    def endpoint(self, path: str) -> Endpoint:
-        """Return the address of a hybrid connection on this relay."""
-        return Endpoint(self.config.namespace, self.port, path)
 
     # Life cycle:
 
@@ -124,10 +118,6 @@ class RelayServer:
         self.is_serving = False
         await self._acceptor.close()
         self._gateway.drain()
-        for control in self._gateway.matchmaker.registry.listeners:
-            control.close(1001, "The relay is shutting down")
-        for pair in list(self._gateway.pairs):
-            pair.close(1001, "The relay is shutting down")
         await first_completed(self._wait_until_empty(), timeout=self.config.limits.drain_timeout)
         await self.kill()
 
@@ -194,7 +184,7 @@ class RelayServer:
 
     async def _shake_hands(self, unowned: list[socket.socket], connection: Connection) -> bool:
         """Return True when TLS is established; a connection that sends nothing needs 10 KiB until the time limit."""
-        machine = TlsMachine(cast("ssl.SSLContext", self._context), server_side=True)
+        machine = TlsMachine(self._context, server_side=True)
         tls = TlsTransport(connection, machine, is_proven=False)
         try:
             async with timeout(TLS_HANDSHAKE_TIMEOUT):

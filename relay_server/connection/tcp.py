@@ -44,10 +44,9 @@ class Slots:
         self._per_source = per_source
         self._slots: dict[str, dict[object, Callable[[], object]]] = {}
         """Slots of each source, the oldest first: what drops the connection."""
-        self._count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return sum(map(len, self._slots.values()))
 
     def add(self, source: str, drop: Callable[[], object]) -> Callable[[], None]:
         """Take a slot for a new connection, after dropping an old connection if all slots are taken.
@@ -57,11 +56,10 @@ class Slots:
         """
         if len(self._slots.get(source, ())) >= self._per_source:
             self._evict_from(source)
-        elif self._count >= self._total:
+        elif len(self) >= self._total:
             self.evict()
         slot = object()
         self._slots.setdefault(source, {})[slot] = drop
-        self._count += 1
         return functools.partial(self._release, source, slot)
 
     def evict(self) -> bool:
@@ -73,10 +71,9 @@ class Slots:
 
     def _release(self, source: str, slot: object) -> None:
         slots = self._slots.get(source, {})
-        if slots.pop(slot, None) is not None:
-            self._count -= 1
-            if not slots:
-                del self._slots[source]
+        slots.pop(slot, None)
+        if not slots:
+            self._slots.pop(source, None)
 
     def _evict_from(self, source: str) -> None:
         oldest, drop = next(iter(self._slots[source].items()))
@@ -145,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._close_timer: asyncio.TimerHandle | None = None
         self._ended = False
-        self.handler: Handler | None = None
+        self.handler = Handler()
         self.leave_budget: Callable[[], None] = lambda: None
         """Called when the connection no longer counts as unauthenticated."""
         self.remote: tuple[str, int] = ("", 0)
@@ -214,20 +211,18 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Pass the received bytes to the handler."""
         # TLS continues to read while closing; that data is dropped.
-        if self.handler is not None and self._close_timer is None:
+        if self._close_timer is None:
             self.handler.received(self._buffer[:nbytes])
 
     def pause_writing(self) -> None:
         """Report to the handler that the write buffer is full."""
         self.writing_paused = True
-        if self.handler is not None:
-            self.handler.writing_paused()
+        self.handler.writing_paused()
 
     def resume_writing(self) -> None:
         """Report to the handler that the write buffer has room again."""
         self.writing_paused = False
-        if self.handler is not None:
-            self.handler.writing_resumed()
+        self.handler.writing_resumed()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - handlers need no reason
         """Report to the handler, once, that the connection is closed."""
@@ -236,8 +231,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._close_timer is not None:
             self._close_timer.cancel()
         self.leave_budget()
-        if self.handler is not None:
-            self.handler.lost()
+        self.handler.lost()
         self._gone(self)
 
 

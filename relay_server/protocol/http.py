@@ -16,6 +16,7 @@ from email.utils import formatdate
 
 import h11
 
+from relay_core.grouping import by_key
 from relay_server.protocol.refusals import Refusal, bad_request, too_large
 
 MAX_HEAD_BYTES = 32 * 1024
@@ -61,12 +62,8 @@ class RequestHead:
 
     def joined_headers(self, separator: str = ",") -> dict[str, str]:
         """Return all headers; repeated ones are joined, under the name that was received first."""
-        spelling: dict[str, str] = {}
-        joined: dict[str, str] = {}
-        for name, value in self.headers:
-            known = spelling.setdefault(name.lower(), name)
-            joined[known] = f"{joined[known]}{separator}{value}" if known in joined else value
-        return joined
+        same = by_key((name.lower(), (name, value)) for name, value in self.headers)
+        return {found[0][0]: separator.join(value for _, value in found) for found in same.values()}
 
     @property
     def path(self) -> str:

@@ -11,8 +11,6 @@ from functools import cached_property
 from urllib.parse import parse_qsl, unquote
 
 from relay_core.hyco.address import (
-    ALLOWED_LISTENERS_HEADER,
-    DISALLOWED_LISTENERS_HEADER,
     TOKEN_HEADER,
     parse_parameters,
     strip_parameters,
@@ -109,17 +107,8 @@ class RelayRequest(ABC):
     def token(self) -> str | None:
         """The token, or None; where it may be located depends on the kind of request."""
 
-    @property
-    def allowed_listeners(self) -> frozenset[str]:
-        """Lower-case ids of the allowed listeners; empty if all are allowed."""
-        return self._ids(ALLOWED_LISTENERS_HEADER)
-
-    @property
-    def disallowed_listeners(self) -> frozenset[str]:
-        """Lower-case ids of the disallowed listeners."""
-        return self._ids(DISALLOWED_LISTENERS_HEADER)
-
-    def _ids(self, header: str) -> frozenset[str]:
+    def listener_ids(self, header: str) -> frozenset[str]:
+        """Return the ids in a header that selects listeners, in lower case; empty without the header."""
         return frozenset(item.strip().lower() for item in (self.head.header(header) or "").split(",") if item.strip())
 
     def address(self, action: str, *, public: str, identity: str, secret: str) -> str:

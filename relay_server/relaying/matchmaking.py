@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER
 from relay_server.config.model import HybridConnection, RelayConfig
 from relay_server.connection.request_reader import Handshake
 from relay_server.metrics import EntityCounters
@@ -182,8 +183,8 @@ class Matchmaker:
         return select_listeners(
             self.registry.listeners_of(connection),
             shuffle=secrets.SystemRandom().shuffle,
-            allowed=request.allowed_listeners if honoured else (),
-            disallowed=request.disallowed_listeners if honoured else (),
+            allowed=request.listener_ids(ALLOWED_LISTENERS_HEADER) if honoured else (),
+            disallowed=request.listener_ids(DISALLOWED_LISTENERS_HEADER) if honoured else (),
         )
 
     @contextlib.contextmanager

@@ -155,13 +155,13 @@ async def test_an_expired_token_is_explained(relay: LocalRelay) -> None:
 async def test_an_unknown_hybrid_connection(relay: LocalRelay) -> None:
     """A typing error in the name is distinguished from an absent job."""
     with pytest.raises(HybridConnectionNotFound, match="no hybrid connection 'typo'"):
-        await connect(relay.server.endpoint("typo"), relay.sender, tls=relay.tls)
+        await connect(Endpoint("localhost", relay.server.port, "typo"), relay.sender, tls=relay.tls)
 
 
 async def test_an_unknown_hybrid_connection_ends_a_listener(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener gives a new hybrid connection time to appear, and then ends with the error."""
     monkeypatch.setattr(listener_rules, "NOT_FOUND_GRACE", 0.5)
-    typo = relay.server.endpoint("typo")
+    typo = Endpoint("localhost", relay.server.port, "typo")
     with pytest.raises(HybridConnectionNotFound):
         async with HybridConnectionListener(typo, relay.listener, tls=relay.tls) as listener:
             await next_offer(listener)

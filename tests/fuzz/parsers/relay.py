@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from relay_core.errors import ConfigurationError, ProtocolError
+from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER
 from relay_core.hyco.http import Response
 from relay_core.hyco.messages import parse_listener_message, parse_server_message
 from relay_core.hyco.sas import SasToken
@@ -64,7 +65,7 @@ def request_head(data: bytes) -> None:
         request.rejection()
         request.accept_message(public="relay:443", identity="1", secret="1", remote=("127.0.0.1", 1))
         head.check_upgrade()
-        _ = request.path, request.token, request.allowed_listeners
+        _ = request.path, request.token, request.listener_ids(ALLOWED_LISTENERS_HEADER)
 
 
 @parser

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from relay_core.errors import ConfigurationError, LocalPortInUse
-from relay_core.hyco.address import Endpoint
 from relay_server.metrics import Metrics
 from relay_server.protocol.http import MAX_HEAD_BYTES
 from relay_server.server import RelayServer
@@ -19,10 +18,8 @@ from tests.support.network.raw_websocket import CLOSE, TEXT, RawConnection, fini
 
 
 async def test_a_relay_knows_where_it_is(relay):
-    """Port, public address and endpoints are known once it serves."""
-    port = relay.server.port
-    assert f"localhost:{port}" == relay.server.public_address
-    assert Endpoint("localhost", port, "hc") == relay.server.endpoint("hc")
+    """Port and public address are known once it serves."""
+    assert f"localhost:{relay.server.port}" == relay.server.public_address
     assert 0 == relay.server.metrics().connections
 
 

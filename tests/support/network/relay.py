@@ -31,7 +31,7 @@ class LocalRelay:
 
     @property
     def endpoint(self) -> Endpoint:
-        return dataclasses.replace(self.server.endpoint(HC), size=self.size)
+        return Endpoint("localhost", self.server.port, HC, self.size)
 
     @property
     def listener(self) -> SasKeyCredential:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from relay_core.hyco.address import reject_url
+from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER, reject_url
 from relay_server.protocol.http import RequestHead
 from relay_server.protocol.refusals import Refusal
 from relay_server.protocol.requests import HttpRequest, HybridRequest, is_hybrid
@@ -78,8 +78,8 @@ def test_listener_ids_are_read_from_their_headers():
         ("microsoft-relay-allowedlisteners", "C"),
         ("Microsoft-Relay-DisallowedListeners", ""),
     )
-    assert frozenset("abc") == request.allowed_listeners
-    assert frozenset() == request.disallowed_listeners
+    assert frozenset("abc") == request.listener_ids(ALLOWED_LISTENERS_HEADER)
+    assert frozenset() == request.listener_ids(DISALLOWED_LISTENERS_HEADER)
 
 
 def test_an_accept_message_passes_on_what_is_the_applications():
