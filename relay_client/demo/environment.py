@@ -113,9 +113,8 @@ class Child:
 
     def kill(self) -> None:
         """Kill the program if it is still running."""
-        if self.running:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
 
 
 async def end_all(children: Sequence[Child]) -> None:
@@ -218,15 +217,11 @@ class DemoEnvironment:
             await self._start_client()
             self.report(f"relay-client is ready on port {self.port}")
         except BaseException:
-            await self.close()
+            await self.__aexit__()
             raise
         return self
 
     async def __aexit__(self, *_exc_info: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Terminate the programs in the reverse order of their start; if this is interrupted, kill them."""
         try:
             await end_all(self.children)
         finally:

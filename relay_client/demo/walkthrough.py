@@ -15,7 +15,6 @@ from relay_client.dap import DapClient
 from relay_client.demo.environment import Child, DemoFailed, Sample, expect
 
 BREAKPOINT_CONDITION = "epoch == 3"
-LOCAL_HOST = "127.0.0.1"
 ATTACH_TIMEOUT = 30.0
 """Seconds to wait for each response from the job's debugger; its agent may still be connecting to the relay."""
 STOP_TIMEOUT = 30.0
@@ -221,7 +220,7 @@ async def run_walkthrough(
         DemoFailed: the debugger or the job did not behave as expected.
         RelayDebugError: a step failed for another reason.
     """
-    async with await DapClient.connect(LOCAL_HOST, port) as client:
+    async with await DapClient.connect("127.0.0.1", port) as client:
         context = Context(client, sample, job, cut, report=report)
         for step in STEPS:
             if step is not survive_cuts or cut is not None:

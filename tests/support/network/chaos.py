@@ -20,11 +20,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relay_client.demo.chaos import LOCAL_HOST, READ_SIZE, CutProxy
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.program.console import run_program
 from relay_core.program.run import run_until_stopped
 
+READ_SIZE = 64 * 1024
+LOCAL_HOST = "127.0.0.1"
 QUEUED_CHUNKS = 256
 """Maximum number of chunks in transit in one direction: up to 16 MiB, enough for full speed at high latency."""
 
@@ -47,7 +48,7 @@ class Lane:
     """Number of bytes after which each new connection is closed on both sides; these bytes are still delivered."""
 
 
-class ChaosProxy(CutProxy):
+class ChaosProxy:
     """Forwards connections to `host:port` as a bad network does.
 
     Args:
@@ -58,7 +59,15 @@ class ChaosProxy(CutProxy):
     """
 
     def __init__(self, host: str, port: int, *, listen: int = 0, seed: int = 0) -> None:
-        super().__init__(host, port, listen=listen)
+        self.on_connection: Callable[[], None] = lambda: None
+        """Called before each connection is forwarded."""
+        self.live: set[Connection] = set()
+        """The open connections."""
+        self.port = listen
+        """The port that the proxy listens on."""
+        self._target = (host, port)
+        self._server: asyncio.Server | None = None
+        self._tasks = TaskSet()
         self.up = Lane()
         """From the client to the server."""
         self.down = Lane()
@@ -69,8 +78,15 @@ class ChaosProxy(CutProxy):
         self.random = random.Random(seed)
 
     async def __aenter__(self) -> ChaosProxy:
-        await super().__aenter__()
+        self._server = await asyncio.start_server(self._accept, LOCAL_HOST, self.port, limit=READ_SIZE)
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.cut()
+        await self._tasks.cancel_all()
 
     def cut(self, *, reset: bool = False) -> int:
         """Close every connection in both directions at once, and return the number of connections.
@@ -82,19 +98,42 @@ class ChaosProxy(CutProxy):
             with contextlib.suppress(OSError):  # already closed
                 linger = struct.pack("ii", 1, 0)
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        return super().cut()
+        ended = list(self.live)
+        for connection in ended:
+            connection.end()
+        return len(ended)
 
-    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward a connection that was accepted, or close it."""
         self.connections += 1
         if self.accepting:
-            super().accept(reader, writer)
+            self.on_connection()
+            self._tasks.spawn(self._forward(reader, writer), name="chaos connection")
         else:
             writer.transport.abort()
 
-    async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_up: bool) -> bool:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(writer)
+        self.live.add(connection)
+        try:
+            server_reader, server_writer = await asyncio.open_connection(*self._target, limit=READ_SIZE)
+            connection.writers.append(server_writer)
+            if connection.ended:
+                return
+            async with TaskSet() as tasks:
+                up = tasks.spawn(self._pass_on(reader, server_writer, self.up), name="up")
+                down = tasks.spawn(self._pass_on(server_reader, writer, self.down), name="down")
+                if not await first_completed(up, down):  # one side has sent EOF; the other may still send
+                    await asyncio.wait({up, down})
+        except OSError:  # the server did not accept the connection
+            writer.transport.abort()
+        finally:
+            self.live.discard(connection)
+            for end in connection.writers:
+                end.close()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, lane: Lane) -> bool:
         """Forward one direction until EOF; return True if `cut_after` or an error closed the connection."""
-        lane = self.up if is_up else self.down
         in_transit: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(QUEUED_CHUNKS)
         budget = lane.cut_after
         async with TaskSet() as tasks:
@@ -118,6 +157,20 @@ class ChaosProxy(CutProxy):
                     await delivering
                     return cut
             return True
+
+
+class Connection:
+    """One accepted connection and, once established, the connection to the server."""
+
+    def __init__(self, client: asyncio.StreamWriter) -> None:
+        self.writers = [client]
+        self.ended = False
+
+    def end(self) -> None:
+        """Close both connections at once."""
+        self.ended = True
+        for writer in self.writers:
+            writer.transport.abort()
 
 
 async def _deliver(in_transit: asyncio.Queue[tuple[float, bytes]], lane: Lane, writer: asyncio.StreamWriter) -> None:
