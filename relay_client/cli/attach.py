@@ -10,17 +10,17 @@ import argparse
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from relay_client.cli import common
+from relay_client.cli.inspection.asking import clients_on
 from relay_client.cli.running import only_client
 from relay_client.ui.text import parse_ranks
 from relay_client.verbs.targets import table_rows
-from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
-from relay_core.exit_codes import INTERRUPTED
-from relay_core.program.options import access_settings
+from relay_core.errors import NoListener, RelayDebugError, TimedOut, UsageError
+from relay_core.exit_codes import INTERRUPTED, SUCCESS
 from relay_core.value_parsers import named
 
 if TYPE_CHECKING:
@@ -71,13 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
         ranks = parse_ranks(",".join(texts))
     if arguments.port is not None and len(ranks) > 1:
         raise UsageError("--port requires a single rank", hint="omit it, or attach to one rank")
-    has_attached, status = common.run_for_result(_attach_through_running(arguments, ranks))
+    has_attached = common.run_for_result(_attach_through_running(arguments, ranks))
     if has_attached is not False:
-        return status if has_attached else INTERRUPTED
+        return SUCCESS if has_attached else INTERRUPTED
 
-    return common.run_with_tunnels(
-        arguments, lambda tunnels: _attach_all(tunnels, ranks, arguments), closing=common.CLOSING_PORTS
-    )
+    return common.run_until_stopped(_attach_all(ranks, arguments), closing=common.CLOSING_PORTS)
 
 
 # Through a relay-client that is running:
@@ -94,8 +92,8 @@ async def _attach_through_running(arguments: argparse.Namespace, ranks: Sequence
     async with running_clients() as found:
         if not found:
             return False
-        is_wanted = await _filter(arguments)
-        if not (clients := [client for client in found if is_wanted(client.about)]):
+        clients, _hc = clients_on(found, arguments)
+        if not clients:
             return False
         client = await _best(clients, ranks)
         for rank in ranks:
@@ -117,9 +115,8 @@ async def _attach_in(client: ControlClient, rank: int, port: int | None, within:
     from relay_client.control.messages import Attach, GetStatus
     from relay_client.ports.rank_port import missing_reason, registration_limit, waiting_text
 
-    attached: Attached
     try:
-        attached = await client.request(Attach(rank, local_port=port))
+        attached: Attached = await client.request(Attach(rank, local_port=port))
     except NoListener as error:
         status = await client.request(GetStatus())
         targets = [target for node in status.nodes for target in node.targets]
@@ -128,27 +125,6 @@ async def _attach_in(client: ControlClient, rank: int, port: int | None, within:
         async with registration_limit(rank, None, within):
             attached = await client.request(Attach(rank, local_port=port, wait=True))
     return attached
-
-
-async def _filter(arguments: argparse.Namespace) -> Callable[[ClientId], bool]:
-    """Return a filter for relay-clients on the hybrid connection that the command line or environment specifies.
-
-    If no credentials are found, the filter compares only the name in `--hc`; without `--hc`, it selects every
-    relay-client.
-    """
-    from relay_client.control.client import namespace_of
-    from relay_core.auth import find_access
-    from relay_core.hyco.family import FamilyName
-    from relay_core.net.relay_tls import client_tls
-
-    settings = access_settings(arguments)
-    try:
-        access = await find_access(settings, side="client", tls=client_tls(arguments.ca_file))
-    except ConfigurationError:
-        hc = FamilyName.parse(settings.hc).path if settings.hc else None
-        return lambda about: hc in {None, about.hc}
-    wanted = namespace_of(access.endpoint), access.endpoint.path
-    return lambda about: (about.namespace, about.hc) == wanted
 
 
 async def _best(clients: Sequence[ControlClient], ranks: Sequence[int]) -> ControlClient:
@@ -180,11 +156,10 @@ def _print_json(attached: Attached, client: ClientId | None = None) -> None:
 # Without a running relay-client:
 
 
-async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], arguments: argparse.Namespace) -> None:
+async def _attach_all(ranks: Sequence[int], arguments: argparse.Namespace) -> None:
     """Open a local port for each rank once it has registered, until cancelled.
 
     Args:
-        tunnels: The client's tunnels, not yet entered.
         ranks: Global ranks.
         arguments: The parsed command line.
 
@@ -199,6 +174,7 @@ async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], arguments: argpars
     from relay_client.ui.live_table import live_table
     from relay_core.net.tasks import run_together
 
+    tunnels = await common.make_tunnels(arguments)
     forwarder = Forwarder(tunnels, [], allow_terminate=arguments.allow_terminate)
     tunnels.leads_to = lambda target: forwarder.leads_to(target.port) or (None if target.rank in ranks else False)
 

@@ -128,11 +128,11 @@ def quiet_logging(arguments: argparse.Namespace) -> None:
 def run_quietly(arguments: argparse.Namespace, coroutine: Coroutine[Any, Any, None]) -> int:
     """Run a coroutine that prints its results, with a log of warnings only, until it completes or is interrupted."""
     quiet_logging(arguments)
-    return _run_until_stopped(coroutine)
+    return run_until_stopped(coroutine)
 
 
-def run_for_result(coroutine: Coroutine[Any, Any, T]) -> tuple[T | None, int]:
-    """Run a coroutine, and return its result, or None if it was interrupted, and the exit status."""
+def run_for_result(coroutine: Coroutine[Any, Any, T]) -> T | None:
+    """Run a coroutine, and return its result, or None if it was interrupted."""
     result: T | None = None
 
     async def run() -> None:
@@ -144,33 +144,21 @@ def run_for_result(coroutine: Coroutine[Any, Any, T]) -> tuple[T | None, int]:
         result = found
 
     with contextlib.closing(coroutine):
-        status = _run_until_stopped(run())
-    return result, status
+        run_until_stopped(run())
+    return result
 
 
-def run_with_tunnels(
-    arguments: argparse.Namespace, command: Callable[[Tunnels], Awaitable[None]], *, closing: str = ""
-) -> int:
-    """Run a command with the tunnels that the command line describes, until it finishes or is interrupted.
+def run_until_stopped(coroutine: Coroutine[Any, Any, None], *, closing: str = "") -> int:
+    """Run a coroutine until it completes or is interrupted; Ctrl-C during the import closes it, too.
 
     Args:
-        arguments: The parsed command line.
-        command: The command.
+        coroutine: The command.
         closing: What the command does when it is interrupted, for the log.
     """
-
-    async def run() -> None:
-        await command(await make_tunnels(arguments))
-
-    return _run_until_stopped(run(), closing=closing)
-
-
-def _run_until_stopped(coroutine: Coroutine[Any, Any, None], *, closing: str = "") -> int:
-    """Import `run_until_stopped` and call it; Ctrl-C during the import closes the coroutine."""
     with contextlib.closing(coroutine):
-        from relay_core.program.run import run_until_stopped
+        from relay_core.program.run import run_until_stopped as run
 
-        return run_until_stopped(coroutine, closing=closing)
+        return run(coroutine, closing=closing)
 
 
 async def run_controlled(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import CLOSING_PORTS, PORTS, PROGRAM, add_port_options, run_controlled, run_with_tunnels
+from relay_client.cli import common
 from relay_client.cli.running import print_own_events
 from relay_client.ui.text import CHECK_PORTS, format_ports
 from relay_client.verbs.targets import table_rows
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 def forwarding_options() -> argparse.ArgumentParser:
     """Return a parser whose help lists all options of this command."""
     parser = argparse.ArgumentParser(
-        prog=PROGRAM,
+        prog=common.PROGRAM,
         usage="%(prog)s [options]",
         description="Without a command, relay-client forwards the ports until you press Ctrl-C.",
         add_help=False,
@@ -48,8 +48,8 @@ def add_options(parser: argparse.ArgumentParser, *, lists_all: bool = False) -> 
         parser: The main parser.
         lists_all: Whether the parser's help also lists the many options that few users need.
     """
-    parser.add_argument(PORTS[0], metavar="LIST", help="local ports, such as 5678-5680,5690 (default: 5678)")
-    parser.add_argument(PORTS[1], dest="ports", help=argparse.SUPPRESS)  # for the length of this help
+    parser.add_argument(common.PORTS[0], metavar="LIST", help="local ports, such as 5678-5680,5690 (default: 5678)")
+    parser.add_argument(common.PORTS[1], dest="ports", help=argparse.SUPPRESS)  # for the length of this help
     text = "local port for debugging all ranks in one session"
     parser.add_argument("--all-ranks", type=argument_type(parse_port), metavar="PORT", help=text)
     text = "forward a port on a node, such as 6006; repeatable"
@@ -82,7 +82,7 @@ def _rare_options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
         help="exit immediately with status 0 if one of your running relay-clients has opened some of the requested "
         "ports; it then opens the others, too",
     )
-    yield from add_port_options(parser)
+    yield from common.add_port_options(parser)
     yield parser.add_argument(
         "--json", action="store_true", help="print events as JSON lines on stdout, as 'relay-client events' does"
     )
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return _forward(arguments)
     except RelayDebugError as error:
-        print_error(PROGRAM, error)
+        print_error(common.PROGRAM, error)
         logger.info("failed")
         return error.exit_code
 
@@ -117,12 +117,13 @@ def _forward(arguments: argparse.Namespace) -> int:
     _check_unique({"--ports": debuggers, "--forward": forwards, "--all-ranks": job})
     ports = [*debuggers, *forwards, *job]
 
-    async def run(tunnels: Tunnels) -> None:
+    async def run() -> None:
+        tunnels = await common.make_tunnels(arguments)
         if arguments.reuse and await _are_open(tunnels, ports):
             return
         await forward(tunnels, ports, arguments)
 
-    return run_with_tunnels(arguments, run, closing=CLOSING_PORTS)
+    return common.run_until_stopped(run(), closing=common.CLOSING_PORTS)
 
 
 def _default_ports(arguments: argparse.Namespace) -> list[int]:
@@ -183,7 +184,7 @@ async def forward(tunnels: Tunnels, ports: Sequence[int | LocalPort], arguments:
         allow_terminate=arguments.allow_terminate,
     )
     tunnels.leads_to = lambda target: forwarder.leads_to(target.port)
-    await run_controlled(
+    await common.run_controlled(
         "forward",
         tunnels,
         forwarder,

@@ -106,7 +106,7 @@ def _registered(arguments: argparse.Namespace) -> list[TargetInfo]:
     from relay_client.verbs.targets import Targets
     from relay_core.agent_api.announcement import TargetInfo
 
-    answer, _status = perform_once(arguments, Targets())
+    answer = perform_once(arguments, Targets())
     if answer is None:  # Ctrl-C
         raise KeyboardInterrupt
     listed: Any = answer.data

@@ -12,7 +12,7 @@ from typing import Any
 from relay_client.cli.common import add_flag, run_quietly
 from relay_client.cli.inspection.asking import Perform, ask, performing
 from relay_client.cli.inspection.verb_command import VerbCommand
-from relay_client.verbs.verb import Verb, check
+from relay_client.verbs.verb import Verb
 from relay_core.errors import Interrupted, RelayDebugError
 from relay_core.foreign import escape_controls
 
@@ -50,7 +50,6 @@ def _push_each_save(arguments: argparse.Namespace, path: Path, request: Verb) ->
     from relay_client.push.saves import on_each_save
     from relay_core.program.file_state import FileState
 
-    check(request, lambda field: f"--{field}")
     known = FileState.of(path)
 
     async def run() -> None:

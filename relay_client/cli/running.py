@@ -29,19 +29,21 @@ def add_client(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--client", default="", metavar="NAME", help=text)
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    add_client(parser)
+Command = Callable[[argparse.Namespace, "Sequence[ControlClient]"], Awaitable[None]]
+"""Performs a command with the running relay-clients that the command line names."""
+
+
+def _add_command(
+    commands: Commands[argparse.ArgumentParser], name: str, command: Command, **texts: str
+) -> argparse.ArgumentParser:
+    """Add a command that inspects or controls running relay-clients; it needs no credentials."""
+    parser = add_command(commands, name, functools.partial(_run, command), add_options=add_client, **texts)
     add_json(parser)
+    return parser
 
 
-_add_command = functools.partial(add_command, add_options=_add_options)
-"""Adds a command that inspects or controls running relay-clients; they need no credentials."""
-
-
-def _run_with_clients(
-    arguments: argparse.Namespace, command: Callable[[Sequence[ControlClient]], Awaitable[None]]
-) -> int:
-    """Run a command with the running relay-clients that the command line names.
+def _run(command: Command, arguments: argparse.Namespace) -> int:
+    """Run a command.
 
     Raises:
         NoClient: no running relay-client matches, or all are suspended.
@@ -50,7 +52,7 @@ def _run_with_clients(
 
     async def run() -> None:
         async with running_clients(needs_one=True) as clients:
-            await command(clients_named(clients, arguments.client))
+            await command(arguments, clients_named(clients, arguments.client))
 
     return run_quietly(arguments, run())
 
@@ -125,26 +127,23 @@ def _add_status(commands: Commands[argparse.ArgumentParser]) -> None:
     _add_command(
         commands,
         "status",
-        _run_status,
+        _status,
         summary="show nodes, ranks, stops and local ports",
         description="Shows this user's running relay-clients: their nodes, ranks and local ports, where each rank is "
         "stopped, and who holds it.",
     )
 
 
-def _run_status(arguments: argparse.Namespace) -> int:
+async def _status(arguments: argparse.Namespace, clients: Sequence[ControlClient]) -> None:
     """Print the state."""
     from relay_client.control.messages import GetStatus
     from relay_client.control.status_text import status_text
 
-    async def show(clients: Sequence[ControlClient]) -> None:
-        found = await results(clients, GetStatus(), ConnectionLost, stops_at_first=False)
-        if arguments.json:
-            print(_as_json(tuple(found)))
-        else:
-            print("\n\n".join(status_text(status) for status in found))
-
-    return _run_with_clients(arguments, show)
+    found = await results(clients, GetStatus(), ConnectionLost, stops_at_first=False)
+    if arguments.json:
+        print(_as_json(tuple(found)))
+    else:
+        print("\n\n".join(status_text(status) for status in found))
 
 
 # `relay-client release`: disconnects this machine's debuggers from a rank.
@@ -155,11 +154,12 @@ def _add_release(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = _add_command(
         commands,
         "release",
-        _run_release,
+        _release,
         summary="disconnect a rank's debugger; the rank continues",
         description="Closes a running relay-client's connections to a rank, and the local port that 'attach' opened "
         "for that rank. The rank then continues at full speed.",
     )
+    parser.set_defaults(command=_run_release)
     parser.add_argument("rank", type=int, nargs="?", default=None, metavar="RANK", help="global rank")
     add_port(parser, "logical port of the process; use it if several jobs have this rank")
 
@@ -170,33 +170,33 @@ def _run_release(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: neither a rank nor a port is given, or both are.
     """
-    from relay_client.control.messages import Release
-
-    rank, port = arguments.rank, arguments.port
-    if (rank is None) == (port is None):
+    if (arguments.rank is None) == (arguments.port is None):
         raise UsageError("give either a rank or a port", hint="run, for example, 'relay-client release 3'")
-
-    async def release(clients: Sequence[ControlClient]) -> None:
-        # Only one of several relay-clients may hold the rank; the others refuse.
-        (released,) = await results(clients, Release(rank, port), RelayDebugError, stops_at_first=True)
-        if arguments.json:
-            print(_as_json(released))
-            return
-        count = released.connections
-        closed = f"{count} connection{'' if count == 1 else 's'} closed"
-        print(f"{f'port {port}' if rank is None else format_ranks([rank])} is released: {closed}")
-
     try:
-        return _run_with_clients(arguments, release)
+        return _run(_release, arguments)
     except NoClient as error:
         from relay_client.ports.rank_port import chosen
 
-        which = chosen(rank, port)
+        which = chosen(arguments.rank, arguments.port)
         raise NoClient(
             error.sentence,
             hint=f"if 'relay-client pdb' holds the rank, enter q there; otherwise, run 'relay-client --hc NAME pdb "
             f"{which}', and then enter q",
         ) from None
+
+
+async def _release(arguments: argparse.Namespace, clients: Sequence[ControlClient]) -> None:
+    from relay_client.control.messages import Release
+
+    rank, port = arguments.rank, arguments.port
+    # Only one of several relay-clients may hold the rank; the others refuse.
+    (released,) = await results(clients, Release(rank, port), RelayDebugError, stops_at_first=True)
+    if arguments.json:
+        print(_as_json(released))
+        return
+    count = released.connections
+    closed = f"{count} connection{'' if count == 1 else 's'} closed"
+    print(f"{f'port {port}' if rank is None else format_ranks([rank])} is released: {closed}")
 
 
 # `relay-client group`: chooses the ranks that move together in an editor's session of all ranks.
@@ -207,7 +207,7 @@ def _add_group(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = _add_command(
         commands,
         "group",
-        _run_group,
+        _group,
         summary="choose the ranks that step together",
         description="Chooses the ranks that continue, step and pause together in editors that are attached to the "
         "--all-ranks port, as @group does in the debug console. Without GROUP, prints the current group.",
@@ -222,15 +222,12 @@ def _add_group(commands: Commands[argparse.ArgumentParser]) -> None:
     )
 
 
-def _run_group(arguments: argparse.Namespace) -> int:
+async def _group(arguments: argparse.Namespace, clients: Sequence[ControlClient]) -> None:
     """Choose the group."""
     from relay_client.control.messages import ChooseGroup
 
-    async def choose(clients: Sequence[ControlClient]) -> None:
-        (chosen,) = await results(clients, ChooseGroup(arguments.group), NoListener, stops_at_first=True)
-        print(_as_json(chosen) if arguments.json else chosen.text)
-
-    return _run_with_clients(arguments, choose)
+    (chosen,) = await results(clients, ChooseGroup(arguments.group), NoListener, stops_at_first=True)
+    print(_as_json(chosen) if arguments.json else chosen.text)
 
 
 # `relay-client logs`: shows the log lines of the running relay-clients.
@@ -241,7 +238,7 @@ def _add_logs(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = _add_command(
         commands,
         "logs",
-        _run_logs,
+        _logs,
         summary="show the log of a running relay-client",
         description="Shows the last log lines of the running relay-clients, even if their terminals have been closed.",
     )
@@ -256,25 +253,22 @@ def _parse_count(text: str) -> int:
     return int(text)
 
 
-def _run_logs(arguments: argparse.Namespace) -> int:
+async def _logs(arguments: argparse.Namespace, clients: Sequence[ControlClient]) -> None:
     """Print the lines."""
     from relay_client.control.messages import LogLine, Logs
     from relay_core.net.tasks import run_together
 
-    async def show(clients: Sequence[ControlClient]) -> None:
-        async def show_one(client: ControlClient) -> None:
-            name = client.about.id if len(clients) > 1 else ""
-            found = await client.request(Logs(arguments.lines, arguments.follow))
-            for line in found.lines:
+    async def show_one(client: ControlClient) -> None:
+        name = client.about.id if len(clients) > 1 else ""
+        found = await client.request(Logs(arguments.lines, arguments.follow))
+        for line in found.lines:
+            _print_line(line, client.about.id, name, as_json=arguments.json)
+        if arguments.follow:
+            async for event in client.events():
+                line = LogLine(event.time, event.level or "", event.text)
                 _print_line(line, client.about.id, name, as_json=arguments.json)
-            if arguments.follow:
-                async for event in client.events():
-                    line = LogLine(event.time, event.level or "", event.text)
-                    _print_line(line, client.about.id, name, as_json=arguments.json)
 
-        await run_together(*(show_one(client) for client in clients))
-
-    return _run_with_clients(arguments, show)
+    await run_together(*(show_one(client) for client in clients))
 
 
 def _print_line(line: LogLine, client: str, name: str, *, as_json: bool) -> None:
@@ -294,7 +288,7 @@ def _add_events(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = _add_command(
         commands,
         "events",
-        _run_events,
+        _events,
         summary="print events of running relay-clients as JSON lines",
         description="Prints the events of the running relay-clients, one JSON object per line, until they exit or you "
         "press Ctrl-C. The output is JSON with or without --json. The 'Control socket' page in the documentation "
@@ -305,22 +299,19 @@ def _add_events(commands: Commands[argparse.ArgumentParser]) -> None:
     )
 
 
-def _run_events(arguments: argparse.Namespace) -> int:
+async def _events(arguments: argparse.Namespace, clients: Sequence[ControlClient]) -> None:
     """Print the events."""
     from relay_client.control.messages import Subscribe
     from relay_core.net.tasks import run_together
 
-    async def show(clients: Sequence[ControlClient]) -> None:
-        async def show_one(client: ControlClient) -> None:
-            async for event in client.events():
-                _print_event(event)
+    async def show_one(client: ControlClient) -> None:
+        async for event in client.events():
+            _print_event(event)
 
-        for client in clients:
-            await client.request(Subscribe(tuple(arguments.only) if arguments.only else None))
-        print("waiting for events; press Ctrl-C to stop", file=sys.stderr, flush=True)
-        await run_together(*(show_one(client) for client in clients))
-
-    return _run_with_clients(arguments, show)
+    for client in clients:
+        await client.request(Subscribe(tuple(arguments.only) if arguments.only else None))
+    print("waiting for events; press Ctrl-C to stop", file=sys.stderr, flush=True)
+    await run_together(*(show_one(client) for client in clients))
 
 
 async def print_own_events(service: ControlService) -> None:
@@ -354,30 +345,27 @@ def _add_stop(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = _add_command(
         commands,
         "stop",
-        _run_stop,
+        _stop,
         summary="stop a running relay-client",
         description="Stops a running relay-client, as Ctrl-C does, and returns once its ports are closed.",
     )
     add_flag(parser, "--all", "stop all running relay-clients")
 
 
-def _run_stop(arguments: argparse.Namespace) -> int:
+async def _stop(arguments: argparse.Namespace, clients: Sequence[ControlClient]) -> None:
     """Stop the relay-clients, and wait until they have exited."""
     from relay_client.control.messages import Stop
 
-    async def stop(clients: Sequence[ControlClient]) -> None:
-        chosen = clients if arguments.all else [only_client(clients)]
-        for client in chosen:
-            with contextlib.suppress(ConnectionLost):  # it has exited in the meantime
-                await client.request(Stop())
-        for client in chosen:
-            await client.until_closed()
-            if not arguments.json:
-                print(f"relay-client {client.about.id} (pid {client.about.pid}) has exited")
-        if arguments.json:
-            print(_as_json(tuple(client.about for client in chosen)))
-
-    return _run_with_clients(arguments, stop)
+    chosen = clients if arguments.all else [only_client(clients)]
+    for client in chosen:
+        with contextlib.suppress(ConnectionLost):  # it has exited in the meantime
+            await client.request(Stop())
+    for client in chosen:
+        await client.until_closed()
+        if not arguments.json:
+            print(f"relay-client {client.about.id} (pid {client.about.pid}) has exited")
+    if arguments.json:
+        print(_as_json(tuple(client.about for client in chosen)))
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:

@@ -18,8 +18,6 @@ from relay_core.foreign import printable
 from relay_core.value_parsers import named, parse_port
 
 if TYPE_CHECKING:
-    from relay_client.agents.roster import Destination
-    from relay_client.agents.tunnels import Tunnels
     from relay_client.ports.local_port import LocalPort
 
 logger = logging.getLogger(__name__)
@@ -64,11 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     with named("--port"):
         (local,) = parse_forwards([arguments.port])
 
-    return common.run_with_tunnels(
-        arguments,
-        lambda tunnels: _forward_and_print_url(tunnels, local, arguments.timeout),
-        closing=common.CLOSING_PORTS,
-    )
+    return common.run_until_stopped(_forward_and_print_url(arguments, local), closing=common.CLOSING_PORTS)
 
 
 def _show_runs(arguments: argparse.Namespace) -> int:
@@ -79,14 +73,11 @@ def _show_runs(arguments: argparse.Namespace) -> int:
         folder = arguments.logdir or at_end.enter_context(tempfile.TemporaryDirectory(prefix="relay-tensorboard-"))
         directory = Path(folder).absolute()
         directory.mkdir(parents=True, exist_ok=True)
-        return common.run_with_tunnels(
-            arguments,
-            lambda tunnels: _show(tunnels, selection, directory, port),
-            closing="closing the tunnels and stopping TensorBoard",
-        )
+        showing = _show(arguments, selection, directory, port)
+        return common.run_until_stopped(showing, closing="closing the tunnels and stopping TensorBoard")
 
 
-async def _show(tunnels: Tunnels, selection: Selection, directory: Path, port: int) -> None:
+async def _show(arguments: argparse.Namespace, selection: Selection, directory: Path, port: int) -> None:
     """Copy the files of the chosen runs to a directory, and run TensorBoard on a port, until cancelled.
 
     Raises:
@@ -96,6 +87,7 @@ async def _show(tunnels: Tunnels, selection: Selection, directory: Path, port: i
     from relay_client.tensorboard.server import LiveFiles, running_tensorboard
     from relay_core.net.tasks import first_completed
 
+    tunnels = await common.make_tunnels(arguments)
     known = await _download(selection, directory)
     includes = known.__contains__ if selection.experiment else selection.includes
     live = LiveFiles(tunnels, directory, includes)
@@ -132,16 +124,15 @@ async def _download(selection: Selection, directory: Path) -> set[str]:
     return {run for run, _, _ in runs}
 
 
-async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort, within: float) -> None:
+async def _forward_and_print_url(arguments: argparse.Namespace, local: LocalPort) -> None:
     """Forward a port until cancelled; print its URL once an agent serves it.
 
     Args:
-        tunnels: The client's tunnels, not yet entered.
+        arguments: The parsed command line, with the time to wait for the agent.
         local: The local port and its destination.
-        within: Seconds to wait for the agent.
 
     Raises:
-        TimedOut: no agent served the port within this time.
+        TimedOut: no agent served the port in time.
         LocalPortInUse: the local port cannot be opened.
         RelayDebugError: the relay or the credentials are unusable.
     """
@@ -150,7 +141,7 @@ async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort, within: flo
     from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
     from relay_core.net.tasks import first_completed
 
-    wanted = local.destination
+    tunnels, within, wanted = await common.make_tunnels(arguments), arguments.timeout, local.destination
     reason: RelayDebugError | None = None
     forwarder = Forwarder(tunnels, [local])
 
@@ -163,14 +154,10 @@ async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort, within: flo
         async with forwarder:
             found = tunnels.search.wait_for(lambda: tunnels.agent_for(wanted), show_waiting)
             if await first_completed(found, timeout=within) is None:
-                raise _timed_out(wanted, within, reason)
+                why, hint = (reason.sentence, reason.hint) if reason else ("the search for agents has not finished", "")
+                raise TimedOut(f"{wanted} was not available within {exact_duration(within)}: {why}", hint=hint)
             tunnels.keep_searching()
             print(f"http://{LOCAL_HOST}:{local.port}/", flush=True)
             await asyncio.Event().wait()
 
     await common.run_controlled("tensorboard", tunnels, forwarder, print_url())
-
-
-def _timed_out(wanted: Destination, within: float, reason: RelayDebugError | None) -> TimedOut:
-    why, hint = (reason.sentence, reason.hint) if reason else ("the search for agents has not finished", "")
-    return TimedOut(f"{wanted} was not available within {exact_duration(within)}: {why}", hint=hint)

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Wait, and return the exit status."""
     with named("--ranks"):
         ranks = parse_ranks(arguments.ranks)
-    are_reached, _status = run_for_result(_wait_for_ranks(arguments, ranks, arguments.state, arguments.timeout))
+    are_reached = run_for_result(_wait_for_ranks(arguments, ranks, arguments.state, arguments.timeout))
     return 0 if are_reached else INTERRUPTED
 
 

@@ -13,12 +13,12 @@ import json
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import make_tunnels, quiet_logging, run_for_result
+from relay_client.cli.common import make_tunnels, run_quietly
 from relay_client.cli.running import clients_named, only_client
-from relay_client.verbs.verb import Answer, Verb, check
+from relay_client.verbs.verb import Answer, Verb
 from relay_core.errors import RelayDebugError
 from relay_core.exit_codes import INTERRUPTED
 from relay_core.foreign import escape_controls
@@ -43,17 +43,21 @@ def ask(arguments: argparse.Namespace, request: Verb) -> int:
     Raises:
         RelayDebugError: the verb has failed, completely or in part.
     """
-    check(request, lambda field: f"--{field}")
-    answer, _status = perform_once(arguments, request)
-    if answer is not None:
-        return show(answer, as_json=arguments.json)
-    if request.cancelled:
-        print(request.cancelled, file=sys.stderr)
-    return INTERRUPTED
+    answer = perform_once(arguments, request)
+    if answer is None:
+        if request.cancelled:
+            print(request.cancelled, file=sys.stderr)
+        return INTERRUPTED
+    print(json.dumps(answer.data, indent=2) if arguments.json else answer.text, flush=True)
+    if answer.error:
+        raise RelayDebugError(answer.error, hint=answer.hint)
+    if hint := answer.hint or answer.jobs_hint:
+        print(f"hint: {escape_controls(hint)}", file=sys.stderr)
+    return answer.status
 
 
-def perform_once(arguments: argparse.Namespace, request: Verb) -> tuple[Answer | None, int]:
-    """Perform a verb, and return the answer, or None after Ctrl-C, and the exit status.
+def perform_once(arguments: argparse.Namespace, request: Verb) -> Answer | None:
+    """Perform a verb, and return the answer, or None after Ctrl-C.
 
     Raises:
         RelayDebugError: the verb has failed.
@@ -65,23 +69,8 @@ def perform_once(arguments: argparse.Namespace, request: Verb) -> tuple[Answer |
         async with performing(arguments) as perform:
             answer = await perform(request)
 
-    quiet_logging(arguments)
-    _, status = run_for_result(run())
-    return answer, status
-
-
-def show(answer: Answer, *, as_json: bool) -> int:
-    """Print an answer, and return the exit status.
-
-    Raises:
-        RelayDebugError: the answer reports a failure.
-    """
-    print(json.dumps(answer.data, indent=2) if as_json else answer.text, flush=True)
-    if answer.error:
-        raise RelayDebugError(answer.error, hint=answer.hint)
-    if hint := answer.hint or answer.jobs_hint:
-        print(f"hint: {escape_controls(hint)}", file=sys.stderr)
-    return answer.status
+    run_quietly(arguments, run())
+    return answer
 
 
 @contextlib.asynccontextmanager
@@ -161,8 +150,7 @@ async def find_client(arguments: argparse.Namespace, stack: contextlib.AsyncExit
     if arguments.client:
         chosen = only_client(clients_named(found, arguments.client))
     elif found:
-        namespace, hc = _wanted(arguments)
-        matching = [client for client in found if _is_on(client.about, namespace, hc)]
+        matching, hc = clients_on(found, arguments)
         if not matching:
             return None
         chosen = matching[0] if hc else only_client(matching)
@@ -174,8 +162,19 @@ async def find_client(arguments: argparse.Namespace, stack: contextlib.AsyncExit
     return chosen
 
 
-def _is_on(about: ClientId, namespace: str | None, hc: str | None) -> bool:
-    return namespace in {None, about.namespace} and hc in {None, about.hc}
+def clients_on(
+    clients: Sequence[ControlClient], arguments: argparse.Namespace
+) -> tuple[list[ControlClient], str | None]:
+    """Return the relay-clients on the hybrid connection that command line or environment select, and its name, or None.
+
+    If they select none, return all relay-clients.
+    """
+    namespace, hc = _wanted(arguments)
+
+    def is_on(about: ClientId) -> bool:
+        return namespace in {None, about.namespace} and hc in {None, about.hc}
+
+    return [client for client in clients if is_on(client.about)], hc
 
 
 def _wanted(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
@@ -185,14 +184,13 @@ def _wanted(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
     """
     from relay_client.control.client import namespace_of
     from relay_core.access_settings import NAMESPACE_VARIABLE
-    from relay_core.auth.sources import local_sources
+    from relay_core.auth.sources import choose, local_sources
     from relay_core.hyco.address import Endpoint, parse_namespace
     from relay_core.hyco.family import FamilyName
 
     settings = access_settings(arguments)
     hc = FamilyName.parse(settings.hc).path if settings.hc else None
-    present = [source for source in local_sources(settings, os.environ) if source.read is not None]
-    source = min(present, key=lambda source: not source.explicit, default=None)
+    source = choose(local_sources(settings, os.environ))
     is_remote = settings.connection_string_secret or settings.namespace
     if source is not None and source.read is not None and (source.explicit or not is_remote):
         endpoint = source.read().parse(source.name, settings.hc).endpoint()

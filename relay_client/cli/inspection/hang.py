@@ -11,8 +11,7 @@ from typing import Any
 from relay_client.cli.common import parse_positive_duration, run_quietly
 from relay_client.cli.inspection.asking import ask, performing
 from relay_client.cli.inspection.verb_command import VerbCommand
-from relay_client.verbs.hang import Hang
-from relay_client.verbs.verb import check
+from relay_client.verbs.verb import Verb
 from relay_core.program.options import argument_type
 
 
@@ -33,12 +32,10 @@ class HangCommand(VerbCommand):
         """Print the verdict, or with `--watch`, each verdict on jobs that have begun to hang."""
         if arguments.watch is None:
             return ask(arguments, self.request(arguments))
-        request = Hang(arguments.ports, once=True)
-        check(request, lambda field: f"--{field}")
-        return run_quietly(arguments, _watch(arguments, request))
+        return run_quietly(arguments, _watch(arguments, self.request(arguments, once=True)))
 
 
-async def _watch(arguments: argparse.Namespace, request: Hang) -> None:
+async def _watch(arguments: argparse.Namespace, request: Verb) -> None:
     from relay_client.hang.examine import interval_for, watch
     from relay_client.hang.output import verdict_as_text
 

@@ -12,7 +12,7 @@ from typing import Any
 from relay_client.cli.common import PORTS, Commands, add_command, add_json, add_ranks
 from relay_client.cli.inspection.asking import ask
 from relay_client.cli.running import add_client
-from relay_client.verbs.verb import Verb
+from relay_client.verbs.verb import Verb, check
 from relay_core.value_parsers import named, parse_duration
 
 OPTIONS = {"ports": PORTS, "seconds": ("--timeout",)}
@@ -68,7 +68,7 @@ class VerbCommand:
             more: The values of other fields, or better ones.
 
         Raises:
-            UsageError: the time limit is invalid.
+            UsageError: an argument is invalid.
         """
         given: dict[str, Any] = {field.name: getattr(arguments, field.name) for field, _ in self._shown()}
         if isinstance(seconds := given.get("seconds"), str):
@@ -76,7 +76,9 @@ class VerbCommand:
                 given["seconds"] = parse_duration(seconds)
         names = {field.name for field in dataclasses.fields(self._verb)}
         given |= {name: value for name, value in _terminal(arguments).items() if name in names}
-        return self._verb(**{**given, **more})
+        request = self._verb(**{**given, **more})
+        check(request, lambda field: f"--{field}")
+        return request
 
     def _shown(self) -> Iterator[tuple[dataclasses.Field[object], str]]:
         """Yield each field that is an argument of the command, with its help."""

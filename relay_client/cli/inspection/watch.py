@@ -10,7 +10,6 @@ from typing import cast
 
 from relay_client.cli.common import parse_positive_duration, run_quietly
 from relay_client.cli.inspection.verb_command import VerbCommand
-from relay_client.verbs.verb import check
 from relay_client.verbs.watch import ACTIONS, CAPTURE, HOLD, Watch, parse_place
 from relay_core.errors import UsageError
 from relay_core.program.options import argument_type
@@ -44,7 +43,6 @@ class WatchCommand(VerbCommand):
         limits = {name: getattr(arguments, name) for name in ("when", "every", "hits", "then", "lasts")}
         place = _node_place(arguments.place)
         request = cast("Watch", self.request(arguments, place=place, watch_id=secrets.token_hex(8), **limits))
-        check(request, lambda field: f"--{field}")
         request.question()
         loop = WatchLoop(arguments, request, _doubt(arguments.place))
         return run_quietly(arguments, loop.run()) or loop.status

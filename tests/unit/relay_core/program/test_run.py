@@ -106,7 +106,7 @@ async def body():
 print(run_for_result(body()), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 """
     async with job(code, RELAY_EVENT_LOOP=loop) as running:
-        assert (0, ["(None, 0) True"], "") == await running.finish()
+        assert (0, ["None True"], "") == await running.finish()
 
 
 @pytest.mark.parametrize("function", ["run_quietly(Namespace(verbose=False), body())", "run_for_result(body())"])
