@@ -50,11 +50,10 @@ def check_launch_json(folder: Path, ports: Collection[int], option: str = "") ->
             f"{FILE}: '{old[0]}' has the deprecated type 'python'", hint=f"use 'debugpy', or {HINT.format('')}"
         )
     found = {port for each in attaching if (port := _port(each)) is not None}
-    hint = HINT.format(option if ports else "")
-    if missing := set(ports) - found:
-        raise errors.ConfigurationError(f"{FILE}: no configuration attaches to {format_ports(missing)}", hint=hint)
-    if not found:
-        raise errors.ConfigurationError(f"{FILE}: no configuration attaches to a port", hint=hint)
+    if (missing := set(ports) - found) or not found:
+        what = format_ports(missing) if missing else "a port"
+        hint = HINT.format(option if ports else "")
+        raise errors.ConfigurationError(f"{FILE}: no configuration attaches to {what}", hint=hint)
     return f"{FILE} attaches to {format_ports(found)}"
 
 

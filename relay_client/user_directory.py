@@ -64,10 +64,8 @@ def _state_directory() -> Path | None:
 def _is_foreign(directory: Path) -> bool:
     try:
         require_private(directory)
-    except PermissionError:
-        return True
-    except OSError:  # it does not exist
-        return False
+    except OSError as error:  # otherwise, it does not exist
+        return isinstance(error, PermissionError)
     return False
 
 

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 from relay_core.errors import ConfigurationError
 
@@ -277,14 +277,11 @@ def _inline(value: Any) -> str:
 
 def _quoted(scalar: Any) -> str:
     text = json.dumps(scalar, ensure_ascii=False)
-    return text if text.isascii() or _is_unicode(text) else json.dumps(scalar)
+    return json.dumps(scalar) if _SURROGATE.search(text) else text
 
 
-def _is_unicode(text: str) -> bool:
-    """Return True if a text can be written as UTF-8; a file name from a command line may contain other bytes."""
-    return not any("\ud800" <= char <= "\udfff" for char in text)
-
-
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Cannot be written as UTF-8; a file name from a command line may contain bytes that are not UTF-8, as these."""
 _LINE_BREAK = re.compile(r"[\r\n]")
 _BLANK_REST = re.compile(r"[ \t]*(?:\r\n|\r|\n)")
 """The blank rest of a line, including the line break."""
@@ -308,34 +305,37 @@ class Document:
     """
 
     def __init__(self, text: str, name: str) -> None:
-        self._text = text
+        self._original = self._text = text
         self._name = name
-        self._root = parse(text, name)
-        self._style = style_of(text, self._root)
+        root = parse(text, name)
+        self._style = style_of(text, root)
+        if root is None:
+            end = self._style.line_end
+            self._text += "{}" + end if not text.strip(BOM) or text[-1] in "\r\n" else end + "{}" + end
+        self._root = root or cast("Node", parse(self._text, name))
         self._edits: list[_Edit] = []
         self._additions: dict[int, tuple[Node, list[tuple[str | None, Any]]]] = {}
         """Items to add to each container, by the container's position. The items of a container are added together,
         because the commas depend on how many there are."""
         self._members: dict[str, Any] = {}
         """New members of the root."""
-        if self._root is not None and not isinstance(self._root.data, dict):
+        if not isinstance(self._root.data, dict):
             self._mismatch(self._root, "the root", {})
 
     @property
     def data(self) -> Mapping[str, Any]:
         """The value of the document without the edits."""
-        return self._root.data if self._root else {}
+        data: Mapping[str, Any] = self._root.data
+        return data
 
     def text(self) -> str:
         """Return the edited document; without edits, the original text."""
-        if self._root is None:
-            return self._with_new_root()
         edits = list(self._edits)
         for node, items in self._additions.values():
             edits += self._insertions(node, items)
         if self._members:
             edits += self._insertions(self._root, list(self._members.items()))
-        return self._apply(edits)
+        return self._apply(edits) if edits else self._original
 
     def set_default(self, key: str, value: Any) -> None:
         """Add a member to the root unless it already has a member with that name."""
@@ -348,7 +348,7 @@ class Document:
         Raises:
             ConfigurationError: an existing member is a container, and the new one is of another kind.
         """
-        node = self._root.member(array) if self._root else None
+        node = self._root.member(array)
         for entry in node.entries if node is not None else ():
             if entry.key is None and is_wanted(entry.node.data):
                 self._merge(entry.node, dict(members), array)
@@ -365,7 +365,7 @@ class Document:
         Raises:
             ConfigurationError: a value in the document is of another kind, for example a string instead of the array.
         """
-        node = self._root.member(array) if self._root else None
+        node = self._root.member(array)
         if node is None:
             self._members.setdefault(array, []).append(dict(entry))
             return
@@ -382,17 +382,16 @@ class Document:
 
     def remove(self, array: str, is_unwanted: Callable[[Any], bool]) -> None:
         """Remove the unwanted objects of an array in the root, if there is one; comments beside them are kept."""
-        node = self._root.member(array) if self._root else None
+        node = self._root.member(array)
         if node is not None:
             unwanted = [entry for entry in node.entries if entry.key is None and is_unwanted(entry.node.data)]
             self._edits += self._without(node, unwanted)
 
     def remove_empty(self, array: str) -> None:
         """Remove an array in the root that contains neither an element nor a comment."""
-        if self._root is not None:
-            named = [entry for entry in self._root.entries if (entry.key, entry.node.data) == (array, [])]
-            blank = [each for each in named if not self._text[each.node.start + 1 : each.node.end - 1].strip()]
-            self._edits += self._without(self._root, blank)
+        named = [entry for entry in self._root.entries if (entry.key, entry.node.data) == (array, [])]
+        blank = [each for each in named if not self._text[each.node.start + 1 : each.node.end - 1].strip()]
+        self._edits += self._without(self._root, blank)
 
     def _merge(self, node: Node, wanted: Any, name: str) -> None:
         """Change a value to the wanted one; other members of objects are kept."""
@@ -439,13 +438,6 @@ class Document:
             pieces += [self._text[position : edit.start], edit.text]
             position = edit.end
         return "".join([*pieces, self._text[position:]])
-
-    def _with_new_root(self) -> str:
-        if not self._members:
-            return self._text
-        end = self._style.line_end
-        before = self._text if not self._text.strip("\ufeff") or self._text[-1] in "\r\n" else self._text + end
-        return before + render(self._members, "", self._style, expand=True) + end
 
     def _insertions(self, node: Node, items: list[tuple[str | None, Any]]) -> Iterator[_Edit]:
         """Yield the changes that add items at the end of a container, after its last comment."""

@@ -67,10 +67,8 @@ class AuditLog:
 
     def _append(self, line: bytes) -> None:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(descriptor, line)
-        finally:
-            os.close(descriptor)
+        with open(descriptor, "ab", buffering=0) as file:  # noqa: PTH123 - a descriptor
+            file.write(line)
 
 
 def _short(value: object) -> object:

@@ -253,6 +253,6 @@ def _required(items: Items, ranks: Collection[int] | None) -> Items:
         NoListener: the list is empty.
     """
     if not items:
-        what = "no process" if ranks is None else f"no process has {format_ranks(ranks)}"
-        raise NoListener(f"{what} is registered" if ranks is None else what, hint=LISTING)
+        what = "is registered" if ranks is None else f"has {format_ranks(ranks)}"
+        raise NoListener(f"no process {what}", hint=LISTING)
     return items

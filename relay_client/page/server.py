@@ -235,6 +235,8 @@ class PageServer:
             return _refusal(NO_SESSION)
         try:
             response = await handler(request)
+        except RelayDebugError as error:
+            response = web.json_response({"error": {"sentence": error.sentence, "hint": error.hint}})
         except web.HTTPException as error:
             error.headers.update(HEADERS)
             raise
@@ -266,17 +268,11 @@ class PageServer:
 
     async def _read(self, verb: type[Evaluate], request: web.Request) -> web.Response:
         """Answer with the table of the values of a path; other expressions are refused before they reach the job."""
-        try:
-            expression = as_plain_read(request.query.get("path", ""), completely=verb is Diff)
-        except RelayDebugError as error:
-            return _error(error)
+        expression = as_plain_read(request.query.get("path", ""), completely=verb is Diff)
         return await self._answer(verb(expression, ports=request.query.get("ports", "")), request)
 
     async def _answer(self, verb: Verb, _request: web.Request) -> web.Response:
-        try:
-            answer = cast("Answer", await self._service.answer(verb, self._subscriber))
-        except RelayDebugError as error:
-            return _error(error)
+        answer = cast("Answer", await self._service.answer(verb, self._subscriber))
         return web.json_response({**encode(answer), "text": with_hint(answer)})
 
 
@@ -292,10 +288,6 @@ async def _file(request: web.Request) -> web.Response:
     name, kind = FILES[request.path]
     content = (resources.files(__package__) / "assets" / name).read_bytes()
     return web.Response(body=content, content_type=kind, charset="utf-8")
-
-
-def _error(error: RelayDebugError) -> web.Response:
-    return web.json_response({"error": {"sentence": error.sentence, "hint": error.hint}})
 
 
 def _refusal(sentence: str) -> web.Response:
