@@ -17,13 +17,14 @@ difference between two outliers explains nothing that their differences from the
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from relay_core.agent_api.evaluation import Difference, Value
 from relay_core.agent_api.members import Member
 from relay_core.foreign import escape_controls
+from relay_core.grouping import by_key
 from relay_core.value_parsers import format_ranges
 
 
@@ -32,21 +33,22 @@ def odd_ones_first(values: Iterable[Value]) -> list[Value]:
 
     The place of evaluation does not affect the grouping; a group's `place` is empty if its members' places differ.
     """
-    found: dict[object, Value] = {}
-    for value in values:
-        key = (value.error, value.is_silent, value.text, value.digest, value.leaves)
-        before = found.get(key)
-        if before is None:
-            found[key] = value
-            continue
-        place = before.place if before.place == value.place else ""
-        difference = before.difference or value.difference
-        members = (*before.members, *value.members)
-        found[key] = replace(before, members=members, place=place, difference=difference)
-    groups = [replace(value, members=tuple(sorted(value.members, key=_order))) for value in found.values()]
+    found = by_key(((value.error, value.is_silent, value.text, value.digest, value.leaves), value) for value in values)
+    groups = [_group(equal) for equal in found.values()]
     groups.sort(key=lambda value: (not value.error, len(value.members), [_order(m) for m in value.members]))
     texts, full = (Counter(getattr(value, name) for value in groups) for name in ("text", "in_full"))
     return [_in_full(value, full) if value.in_full and texts[value.text] > 1 else value for value in groups]
+
+
+def _group(equal: Sequence[Value]) -> Value:
+    """Return equal values as one, with all of their members."""
+    places = {value.place for value in equal}
+    return replace(
+        equal[0],
+        members=tuple(sorted((member for value in equal for member in value.members), key=_order)),
+        place=places.pop() if len(places) == 1 else "",
+        difference=next((value.difference for value in equal if value.difference), None),
+    )
 
 
 def _in_full(value: Value, texts: Mapping[str, int]) -> Value:
@@ -57,12 +59,9 @@ def _in_full(value: Value, texts: Mapping[str, int]) -> Value:
 
 def shared_ranks(groups: Iterable[Value]) -> set[int]:
     """Return the ranks that several processes have; such ranks exist only if several jobs are connected."""
-    ports = defaultdict(set)
-    for group in groups:
-        for member in group.members:
-            if member.rank is not None:
-                ports[member.rank].add(member.port)
-    return {rank for rank, found in ports.items() if len(found) > 1}
+    members = {member for group in groups for member in group.members}
+    processes = Counter(member.rank for member in members if member.rank is not None)
+    return {rank for rank, count in processes.items() if count > 1}
 
 
 def label(members: Sequence[Member], shared: Collection[int] = ()) -> str:
@@ -208,10 +207,8 @@ def describe_difference(difference: Difference) -> str:
 
 def _places(values: Iterable[Value], shared: Collection[int]) -> list[str]:
     """Return where the values were evaluated, the rarest place first."""
-    places: dict[str, list[Member]] = {}
-    for value in values:
-        if value.place and not value.is_silent:
-            places.setdefault(value.place, []).extend(value.members)
+    known = (value for value in values if value.place and not value.is_silent)
+    places = by_key((value.place, member) for value in known for member in value.members)
     if len(places) == 1:
         return [f"evaluated in {next(iter(places))}"]
     rarest_first = sorted(places.items(), key=lambda found: len(found[1]))

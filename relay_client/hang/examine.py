@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
@@ -107,8 +108,7 @@ class Progress:
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._jobs: dict[int, tuple[object, float]] = {}
-        """By base port: the counts of the job's ranks, and since when these have not changed."""
-        self._reported: set[int] = set()
+        """By base port: the counts of the job's ranks, and since when these have not changed; infinity if reported."""
 
     def due(self, jobs: Sequence[Mapping[str, Any]], now: float) -> list[int]:
         """Return which jobs have begun to hang; a job is returned only once until it makes progress again.
@@ -123,11 +123,10 @@ class Progress:
             known, since = self._jobs.get(port, (None, now))
             if job["counts"] != known or not job["hanging"]:
                 since = now
-                self._reported.discard(port)
-            self._jobs[port] = job["counts"], since
-            if now - since >= self._patience and port not in self._reported:
-                self._reported.add(port)
+            if now - since >= self._patience:
+                since = math.inf
                 due.append(number)
+            self._jobs[port] = job["counts"], since
         return due
 
 

@@ -76,7 +76,7 @@ def _mismatch(verdict: GroupVerdict) -> str:
 
 def _group_name(verdict: GroupVerdict) -> str:
     """Return the name of a group and its ranks: `group 'tensor' (ranks 2-3)`."""
-    who = f"{len(verdict.members)} ranks" if verdict.is_default else format_ranks(verdict.members)
+    who = f"{len(verdict.members)} ranks" if verdict.name == "default" else format_ranks(verdict.members)
     return f"group '{verdict.name}' ({who})"
 
 

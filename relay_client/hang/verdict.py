@@ -26,6 +26,7 @@ from relay_client.hang.reports import Job, RankReport
 from relay_client.stacks import is_library
 from relay_core.agent_api.collectives import GroupRecord, Operation, is_collective
 from relay_core.agent_api.stacks import Frame, ThreadStack
+from relay_core.grouping import by_key
 
 # Finds ranks that wait in a call of torch which its recorders do not show, by their stacks; sans-IO.
 #
@@ -54,11 +55,6 @@ class UnrecordedWait:
     is_for_device: bool
     """Whether they wait for their device; otherwise, for other ranks."""
     ranks: tuple[int, ...]
-
-    def only(self, ranks: Collection[int]) -> UnrecordedWait | None:
-        """Return the wait of these of its ranks; None without any."""
-        kept = tuple(rank for rank in self.ranks if rank in ranks)
-        return UnrecordedWait(self.call, self.place, self.is_for_device, kept) if kept else None
 
 
 def unrecorded_waits(ranks: Mapping[int, RankReport], recorded: Collection[int]) -> tuple[UnrecordedWait, ...]:
@@ -161,22 +157,15 @@ class GroupVerdict:
         return max(rest, MIN_AGE)
 
     @property
-    def is_default(self) -> bool:
-        """Whether this is the group of all ranks."""
-        return self.name == "default"
-
-    @property
     def variants(self) -> list[tuple[str, tuple[int, ...]]]:
         """The operations, each with the ranks that have called it; several operations indicate an error in the job."""
-        found: dict[tuple[str, str], list[int]] = {}
-        texts: dict[tuple[str, str], str] = {}
-        for rank, operation in self.entered.items():
-            if operation is not None:
-                key = operation.name, operation.inputs if operation.name in SAME_INPUTS else ""
-                found.setdefault(key, []).append(rank)
-                texts.setdefault(key, f"{operation.name} {operation.inputs}".rstrip())
-        by_size = sorted(found.items(), key=lambda pair: (-len(pair[1]), pair[1]))
-        return [(texts[key], tuple(ranks)) for key, ranks in by_size]
+        entered = {rank: operation for rank, operation in self.entered.items() if operation is not None}
+        found = by_key(
+            ((one.name, one.inputs if one.name in SAME_INPUTS else ""), rank) for rank, one in entered.items()
+        )
+        by_size = sorted(found.values(), key=lambda ranks: (-len(ranks), ranks))
+        firsts = [entered[ranks[0]] for ranks in by_size]
+        return [(f"{one.name} {one.inputs}".rstrip(), tuple(ranks)) for one, ranks in zip(firsts, by_size, strict=True)]
 
     @property
     def age(self) -> float | None:
@@ -333,8 +322,11 @@ class JobVerdict:
         """Return the verdict without the ranks that were not in the same wait in the verdict `before`."""
         same = {(group.name, group.members, group.number) for group in before.groups}
         groups = tuple(group for group in self.groups if (group.name, group.members, group.number) in same)
-        known = {(wait.call, wait.place): wait.ranks for wait in before.unrecorded}
         then, now = positions(before.job.ranks), positions(self.job.ranks)
         moved = {key[0] for key in {*then, *now} if then.get(key) != now.get(key)}
-        kept = (wait.only(set(known.get((wait.call, wait.place), ())) - moved) for wait in self.unrecorded)
-        return replace(self, groups=groups, unrecorded=tuple(wait for wait in kept if wait is not None))
+        still = {(wait.call, wait.place): {*wait.ranks} - moved for wait in before.unrecorded}
+        kept = (
+            replace(wait, ranks=tuple(rank for rank in wait.ranks if rank in still.get((wait.call, wait.place), ())))
+            for wait in self.unrecorded
+        )
+        return replace(self, groups=groups, unrecorded=tuple(wait for wait in kept if wait.ranks))

@@ -48,14 +48,13 @@ RARE = 20
 
 
 def highest_counts(results: Sequence[Pushed], goal: Mapping[str, int]) -> dict[str, int]:
-    """Return the highest count of each process group, at least `goal`; {} if a rank has no counts, or all are 0."""
+    """Return the highest count above 0 of each process group, at least `goal`; {} if a rank has no counts."""
     if not all(result.counts for result in results):
         return {}
-    highest = dict(goal)
+    highest = Counter(goal)
     for result in results:
-        for name, number in result.counts.items():
-            highest[name] = max(highest.get(name, 0), number)
-    return highest if any(highest.values()) else {}
+        highest |= Counter(result.counts)
+    return highest
 
 
 def is_behind(result: Pushed, targets: Mapping[str, int]) -> bool:
