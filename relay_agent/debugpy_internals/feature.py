@@ -8,6 +8,7 @@ stderr reports what is missing.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from dataclasses import dataclass
@@ -25,14 +26,14 @@ class Internal:
     """A private function or attribute of debugpy.
 
     Attributes:
-        name: Its qualified name, as `module:Class.attribute`.
         use: How it is used: "replaced", "called", "set" or "read".
+        name: Its qualified name, as `module:Class.attribute`.
         why: The reason, for the documentation.
         of_instance: Whether only instances have it, so that it cannot be looked up in advance.
     """
 
-    name: str
     use: str
+    name: str
     why: str
     of_instance: bool = False
 
@@ -44,11 +45,8 @@ class Internal:
             AttributeError: the module or class has no such attribute.
         """
         module, _, path = self.name.partition(":")
-        found: object = importlib.import_module(module)
-        names = path.split(".")
-        for name in names[:-1] if self.of_instance else names:
-            found = getattr(found, name)
-        return found
+        names = path.split(".")[: -1 if self.of_instance else None]
+        return functools.reduce(getattr, names, importlib.import_module(module))
 
 
 class Feature:
