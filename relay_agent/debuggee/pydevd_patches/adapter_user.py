@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 from relay_agent.debuggee.pydevd_patches.child_processes import loaded_pydevds
-from relay_agent.debugpy_internals.table import ADAPTER_USER
 from relay_agent.job.gevent_originals import socket, time
 from relay_agent.job.stderr import write_line
 from relay_core.socket_tables import OwnersNotShown, SocketTables, own_user
@@ -37,8 +36,6 @@ def install(*, is_child: bool) -> None:
     Args:
         is_child: Whether the debugger has followed a parent into this process.
     """
-    if not ADAPTER_USER.is_available():
-        return
     job = 0 if is_child else os.getpid()
     for each in loaded_pydevds():
         each.start_client = functools.partial(_start_client, each.start_client, job)

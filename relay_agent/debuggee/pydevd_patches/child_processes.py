@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from relay_agent.debuggee.detaching import is_abandoned
 from relay_agent.debugpy_internals.table import CHILD_WAIT, FOLLOWING
 from relay_agent.job.gevent_originals import time
 from relay_agent.job.paths import in_front
 from relay_agent.job.stderr import write_line
-from relay_core.socket_tables import SocketTables
 
 # Patch that limits how long a child of a debugged process waits for its own debug session.
 #
@@ -38,12 +38,10 @@ MISSES = 4
 before it opens the next."""
 
 
-def install_child_wait() -> None:
+def patch_child_wait(debugger_class: Any) -> None:
     """Patch `PyDB.wait_for_ready_to_run` in this process and its forked children."""
-    if not CHILD_WAIT.is_available():
-        return
-    for each in {module.PyDB for module in loaded_pydevds()}:
-        each.wait_for_ready_to_run = functools.partialmethod(_wait_or, each.wait_for_ready_to_run)
+    wait = debugger_class.wait_for_ready_to_run
+    debugger_class.wait_for_ready_to_run = functools.partialmethod(_wait_or, wait)
 
 
 def loaded_pydevds() -> list[Any]:
@@ -51,6 +49,12 @@ def loaded_pydevds() -> list[Any]:
     import pydevd  # noqa: PLC0415 - in debug runs only
 
     return [module for module in (pydevd, sys.modules.get("__main__")) if hasattr(module, "PyDB")]
+
+
+def patch_class(name: str, patch: Callable[[Any], None]) -> None:
+    """Patch the class of this name; there are two if this process runs pydevd's file as its program."""
+    for each in {getattr(module, name) for module in loaded_pydevds()}:
+        patch(each)
 
 
 def _wait_or(debugger: Any, wait: Callable[[Any], None]) -> None:
@@ -67,11 +71,10 @@ def _wait(debugger: Any) -> None:
     deadline = time.monotonic() + limit
     editors = _Editors(int(os.environ.get(PORT_VARIABLE) or 0))
     while not debugger.ready_to_run and not debugger.pydb_disposed:
-        reason = f"no debugger attached within {limit:g} s" if time.monotonic() >= deadline else ""
-        reason = reason or (
-            "the debugger disconnected before it attached to this process" if editors.have_left() else ""
-        )
-        if reason:
+        has_waited = time.monotonic() >= deadline
+        if has_waited or editors.have_left():
+            left = "the debugger disconnected before it attached to this process"
+            reason = f"no debugger attached within {limit:g} s" if has_waited else left
             write_line(f"process {os.getpid()}: {reason}; continuing")
             break
         debugger.process_internal_commands()
@@ -91,15 +94,8 @@ class _Editors:
         """Return whether no editor has been connected for a while, as far as this system shows connections."""
         if self._port and time.monotonic() >= self._next_check:
             self._next_check = time.monotonic() + CONNECTION_INTERVAL
-            self._misses = 0 if self._is_connected() else self._misses + 1
+            self._misses = self._misses + 1 if is_abandoned(self._port) else 0
         return self._misses >= MISSES
-
-    def _is_connected(self) -> bool:
-        try:
-            with SocketTables() as tables:
-                return tables.has_connection(self._port)
-        except OSError:
-            return True
 
 
 # Patch that lets an editor decide, when it attaches, whether to follow child processes.
@@ -156,8 +152,6 @@ def is_active() -> bool:
 
 def install_following() -> None:
     """Patch pydevd in this process and its forked children."""
-    if not FOLLOWING.is_available():
-        return
     import pydevd  # noqa: PLC0415 - in debug runs only, as the rest
     from _pydev_bundle import pydev_monkey  # noqa: PLC0415
     from _pydevd_bundle.pydevd_process_net_command_json import PyDevJsonCommandProcessor  # noqa: PLC0415
@@ -169,20 +163,14 @@ def install_following() -> None:
         """Handle the arguments of `attach`."""
         with FOLLOWING.guarded():
             _Following.is_requested = arguments.get("subProcess") is True
-            if _Following.is_requested:
-                follow()
+            setup = pydevd.SetupHolder.setup
+            # With --debug-follow-children, children are followed anyway.
+            if _Following.is_requested and setup is not None and not setup.get("multiprocess"):
+                _Following.is_on_demand = True
+                setup["multiprocess"] = True  # for the children's own children
+                pydev_monkey.patch_new_process_functions()
+                _Following.reach_children()
         return set_options(processor, debugger, arguments, *others, **named)
-
-    def follow() -> None:
-        setup = pydevd.SetupHolder.setup
-        if setup is None or setup.get(
-            "multiprocess"
-        ):  # the job has --debug-follow-children: children are followed anyway
-            return
-        _Following.is_on_demand = True
-        setup["multiprocess"] = True  # for the children's own children
-        pydev_monkey.patch_new_process_functions()
-        _Following.reach_children()
 
     def is_applied_now() -> bool:
         """Return whether a process that is created now will be followed; after a debugger has ended, none is."""

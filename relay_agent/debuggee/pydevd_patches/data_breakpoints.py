@@ -34,15 +34,11 @@ _reasons: dict[int, str] = {}
 
 def install() -> None:
     """Patch pydevd in this process and its forked children."""
-    if not DATA_BREAKPOINTS.is_available():
-        return
     from _pydevd_bundle.pydevd_api import PyDevdAPI  # noqa: PLC0415 - in debug runs only, as below
     from _pydevd_bundle.pydevd_net_command import NetCommand  # noqa: PLC0415
     from _pydevd_bundle.pydevd_net_command_factory_json import NetCommandFactoryJson  # noqa: PLC0415
     from _pydevd_bundle.pydevd_process_net_command_json import PyDevJsonCommandProcessor  # noqa: PLC0415
-    from pydevd import PyDB  # noqa: PLC0415
 
-    wait = PyDB.do_wait_suspend
     disconnect = PyDevdAPI.request_disconnect
     make_stopped = NetCommandFactoryJson.make_thread_suspend_single_notification
 
@@ -70,17 +66,23 @@ def install() -> None:
                 return NetCommand(command.id, command.seq, {**event, "body": body}, is_json=True)
         return command
 
+    PyDevJsonCommandProcessor.on_databreakpointinfo_request = info
+    PyDevJsonCommandProcessor.on_setdatabreakpoints_request = set_all
+    PyDevdAPI.request_disconnect = disconnect_and_forget
+    NetCommandFactoryJson.make_thread_suspend_single_notification = make_with_reason
+
+
+def patch_wait(debugger_class: Any) -> None:
+    """Patch a class so that what the user changes while a thread is stopped is no change of the program."""
+    wait = debugger_class.do_wait_suspend
+
     def wait_and_renew(debugger: Any, *arguments: Any, **named: Any) -> None:
-        """Wait while a thread is stopped; what the user changes meanwhile is no change of the program."""
+        """Wait while a thread is stopped."""
         wait(debugger, *arguments, **named)
         for each in list(_known.values()):
             each.renew()
 
-    PyDevJsonCommandProcessor.on_databreakpointinfo_request = info
-    PyDevJsonCommandProcessor.on_setdatabreakpoints_request = set_all
-    PyDB.do_wait_suspend = wait_and_renew
-    PyDevdAPI.request_disconnect = disconnect_and_forget
-    NetCommandFactoryJson.make_thread_suspend_single_notification = make_with_reason
+    debugger_class.do_wait_suspend = wait_and_renew
 
 
 def _response(request: Any, answer: Callable[[], dict[str, Any]]) -> Any:

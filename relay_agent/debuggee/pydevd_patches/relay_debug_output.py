@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from relay_agent.debuggee.pydevd_patches.child_processes import PORT_VARIABLE, loaded_pydevds
+from relay_agent.debuggee.pydevd_patches.child_processes import PORT_VARIABLE, patch_class
 from relay_agent.debugpy_internals.table import FLOODS
 from relay_agent.job.gevent_originals import json, threading, time
 
@@ -59,8 +59,6 @@ def install(*, is_child: bool) -> None:
     """
     if is_child:
         expect_receipts(expected=PORT_VARIABLE in os.environ)
-    if not FLOODS.is_available():
-        return
     from _pydevd_bundle import pydevd_dont_trace_files  # noqa: PLC0415 - in debug runs only, as below
     from _pydevd_bundle.pydevd_net_command_factory_json import NetCommandFactoryJson  # noqa: PLC0415
 
@@ -73,7 +71,7 @@ def install(*, is_child: bool) -> None:
 
     _patch_writer()
     _patch_reader()
-    _patch_end()
+    patch_class("PyDB", _patch_end)
     NetCommandFactoryJson.make_io_message = make_text
 
 
@@ -95,11 +93,9 @@ def _patch_writer() -> None:
     WriterThread.add_command = add_command
 
 
-def _patch_end() -> None:
-    for each in {module.PyDB for module in loaded_pydevds()}:
-        each.dispose_and_kill_all_pydevd_threads = functools.partialmethod(
-            _drain_and_dispose, each.dispose_and_kill_all_pydevd_threads
-        )
+def _patch_end(debugger_class: Any) -> None:
+    dispose = debugger_class.dispose_and_kill_all_pydevd_threads
+    debugger_class.dispose_and_kill_all_pydevd_threads = functools.partialmethod(_drain_and_dispose, dispose)
 
 
 def _drain_and_dispose(debugger: Any, dispose: Callable[..., None], *arguments: Any, **named: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relay_agent.debuggee.pydevd_patches.child_processes import loaded_pydevds
-from relay_agent.debugpy_internals.table import CLOSED_DESCRIPTORS, EXITING, REMOVED_DIRECTORY
+from relay_agent.debugpy_internals.table import EXITING
 from relay_agent.job.own_descriptor import OwnDescriptor, above_streams
 from relay_agent.job.paths import current_directory, start_directory
 from relay_agent.job.stderr import write_line
@@ -23,10 +23,8 @@ from relay_agent.job.stderr import write_line
 LOST = "the debug session has ended, because the job has closed the debugger's descriptor; a debugger can attach again"
 
 
-def _install_closed_descriptors() -> None:
+def install_closed_descriptors() -> None:
     """Patch `pydevd.start_client` in this process and its forked children, after all other patches of it."""
-    if not CLOSED_DESCRIPTORS.is_available():
-        return
     for each in loaded_pydevds():
         each.start_client = functools.partial(_start_client, each.start_client)
 
@@ -115,10 +113,8 @@ class _Os:
         return current_directory() or start_directory() or os.sep
 
 
-def _install_removed_directory() -> None:
+def install_removed_directory() -> None:
     """Patch pydevd in this process and its forked children."""
-    if not REMOVED_DIRECTORY.is_available():
-        return
     import pydevd_file_utils  # noqa: PLC0415 - in debug runs only, as the rest
     from _pydevd_bundle import pydevd_process_net_command_json  # noqa: PLC0415
 
@@ -136,10 +132,8 @@ def _install_removed_directory() -> None:
 # a writer thread that has ended counts as empty.
 
 
-def _install_exiting() -> None:
+def install_exiting() -> None:
     """Patch `WriterThread.empty` in this process and its forked children."""
-    if not EXITING.is_available():
-        return
     from _pydevd_bundle.pydevd_comm import WriterThread  # noqa: PLC0415 - in debug runs only
 
     is_queue_empty = WriterThread.empty
@@ -153,10 +147,3 @@ def _install_exiting() -> None:
         return bool(is_queue_empty(writer))
 
     WriterThread.empty = is_empty_or_ended
-
-
-def install() -> None:
-    """Patch pydevd in this process and its forked children."""
-    _install_closed_descriptors()
-    _install_removed_directory()
-    _install_exiting()

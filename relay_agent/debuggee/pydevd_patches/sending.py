@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from relay_agent.debugpy_internals.table import SENDING, UNSUPPORTED
-from relay_agent.job.gevent_originals import json
+from relay_agent.job.gevent_originals import json, socket
 
 # Patch that changes how pydevd sends messages to debugpy's adapter: it sets TCP_NODELAY and limits message sizes.
 #
@@ -25,10 +25,6 @@ KEPT_OUTPUT = 2_000_000
 
 def install() -> None:
     """Patch `NetCommand.send` in this process and its forked children."""
-    if not SENDING.is_available():
-        return
-    import socket  # noqa: PLC0415 - the slowest import here, and needed in debug runs only
-
     from _pydevd_bundle.pydevd_net_command import NetCommand  # noqa: PLC0415 - in debug runs only
 
     send = NetCommand.send
@@ -40,20 +36,13 @@ def install() -> None:
         """
         if not SENDING.is_off:
             with SENDING.guarded():
-                prepare(connection)
-                command = limited(command)
+                # It may be closed, or not be a socket; without the option, only the delay remains.
+                with contextlib.suppress(AttributeError, OSError):
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                size = len(command._as_bytes)  # noqa: SLF001 - the bytes that pydevd would send
+                if size > MAX_BODY and isinstance(command.as_dict, dict):
+                    command = NetCommand(command.id, command.seq, shortened(command.as_dict, size), is_json=True)
         send(command, connection, *arguments)
-
-    def prepare(connection: Any) -> None:
-        # It may be closed, or not be a socket; without the option, only the delay remains.
-        with contextlib.suppress(AttributeError, OSError):
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def limited(command: Any) -> Any:
-        size = len(command._as_bytes)  # noqa: SLF001 - the bytes that pydevd would send
-        if size > MAX_BODY and isinstance(command.as_dict, dict):
-            return NetCommand(command.id, command.seq, shortened(command.as_dict, size), is_json=True)
-        return command
 
     NetCommand.send = send_limited
 
@@ -78,8 +67,6 @@ def shortened(message: Mapping[str, Any], size: int) -> dict[str, Any]:
 
 def install_rejection() -> None:
     """Patch pydevd in this process and its forked children."""
-    if not UNSUPPORTED.is_available():
-        return
     from _pydevd_bundle.pydevd_net_command import NetCommand  # noqa: PLC0415 - in debug runs only, as below
     from _pydevd_bundle.pydevd_process_net_command_json import PyDevJsonCommandProcessor  # noqa: PLC0415
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relay_agent.debuggee import tracing
-from relay_agent.debuggee.pydevd_patches.child_processes import loaded_pydevds
-from relay_agent.debugpy_internals.table import CONTINUING, INTERRUPTED, TORCH_STATES, WAKING
+from relay_agent.debugpy_internals.table import CONTINUING, INTERRUPTED, WAKING
 from relay_agent.job.gevent_originals import threading
 
 # Patch that makes pydevd wake its stopped threads immediately instead of up to 0.2 seconds later.
@@ -26,10 +25,8 @@ def is_executing() -> bool:
     return bool(_executing)
 
 
-def _install_waking() -> None:
+def install_waking() -> None:
     """Patch pydevd in this process and its forked children so that it wakes the thread that should resume."""
-    if not WAKING.is_available():
-        return
     import pydevd  # noqa: PLC0415 - in debug runs only, as the rest
     from _pydevd_bundle import pydevd_thread_lifecycle as lifecycle  # noqa: PLC0415
     from _pydevd_bundle.pydevd_comm import InternalThreadCommand  # noqa: PLC0415
@@ -74,7 +71,8 @@ def _install_waking() -> None:
 # further requests, so the job can no longer be resumed (microsoft/debugpy#2048).
 
 
-def _patch_continuing(notification: Any) -> None:
+def patch_continue(notification: Any) -> None:
+    """Patch a class so that pydevd responds to each `continue`."""
     add, send_stopped = notification.add_on_resumed_callback, notification.send_suspend_notification
 
     def add_or_call(state: Any, callback: Callable[[], None]) -> None:
@@ -112,7 +110,8 @@ def _patch_continuing(notification: Any) -> None:
 # never stop again, although `continue` and `pause` are answered.
 
 
-def _patch_interrupted(debugger_class: Any) -> None:
+def patch_interrupted(debugger_class: Any) -> None:
+    """Patch a class so that an exception of a signal handler ends the stop of all threads."""
     from _pydevd_bundle import pydevd_thread_lifecycle as lifecycle  # noqa: PLC0415 - in debug runs only
 
     wait = debugger_class.do_wait_suspend
@@ -136,7 +135,8 @@ def _patch_interrupted(debugger_class: Any) -> None:
 # `relay-client eval` evaluates expressions in a helper thread, with the state of the stopped thread.
 
 
-def _patch_torch_states(debugger_class: Any) -> None:
+def patch_torch_states(debugger_class: Any) -> None:
+    """Patch a class so that torch's state of a stopped thread is kept."""
     from relay_agent.values.torch_state import remembered_while_stopped  # noqa: PLC0415 - in debug runs only
 
     wait = debugger_class.do_wait_suspend
@@ -147,16 +147,3 @@ def _patch_torch_states(debugger_class: Any) -> None:
             wait(debugger, *arguments, **named)
 
     debugger_class.do_wait_suspend = wait_with_state
-
-
-def install() -> None:
-    """Patch pydevd in this process and its forked children."""
-    _install_waking()
-    for feature, name, patch in (
-        (CONTINUING, "ThreadsSuspendedSingleNotification", _patch_continuing),
-        (INTERRUPTED, "PyDB", _patch_interrupted),
-        (TORCH_STATES, "PyDB", _patch_torch_states),
-    ):
-        if feature.is_available():
-            for each in {getattr(module, name) for module in loaded_pydevds()}:
-                patch(each)

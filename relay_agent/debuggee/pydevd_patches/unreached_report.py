@@ -42,8 +42,6 @@ SEND_TIME = 0.2
 
 def install() -> None:
     """Patch pydevd in this process and its forked children."""
-    if not UNREACHED.is_available():
-        return
     from _pydevd_bundle.pydevd_api import PyDevdAPI  # noqa: PLC0415 - in debug runs only, as below
     from pydevd import PyDB  # noqa: PLC0415
     from pydevd_tracing import TracingFunctionHolder  # noqa: PLC0415
@@ -149,10 +147,9 @@ class _Examination:
         from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING  # noqa: PLC0415 - in debug runs only
 
         if PYDEVD_USE_SYS_MONITORING:
+            # In a child process, pydevd's reader can be ahead of the thread that traces.
             for _ in range(START_CHECKS):
-                if (
-                    breakpoints.foreign_tool()
-                ):  # in a child process, pydevd's reader can be ahead of the thread that traces
+                if breakpoints.foreign_tool():
                     yield True
             self.report(breakpoints.foreign_tool())
             return
