@@ -313,15 +313,6 @@ class SocketTables:
         """
         return {row.inode for row in self._read(port) if row.is_listening and row.local[1] == port and row.inode}
 
-    def has_connection(self, port: int) -> bool:
-        """Return whether a process has accepted a connection on `port` and has not closed it.
-
-        Raises:
-            OSError: the tables cannot be read.
-        """
-        rows = self._read(port)
-        return any(row.local[1] == port and not row.is_listening and row.owner is not None for row in rows)
-
     def has_client(self, port: int) -> bool:
         """Return whether a process on this machine is connected to port `port` of this machine.
 

@@ -88,19 +88,6 @@ def test_both_ends_of_a_connection_have_an_owner(family: socket.AddressFamily) -
 
 
 @needs_owners
-def test_connections_of_a_port() -> None:
-    """A port has a connection from its being accepted until its program has closed it."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        assert not shared_tables().has_connection(port)
-        with socket.create_connection(server.getsockname()):
-            connection, _ = server.accept()
-            with connection:
-                assert shared_tables().has_connection(port)
-            assert not shared_tables().has_connection(port)
-
-
-@needs_owners
 def test_connected_programs() -> None:
     """A port has a client until that has closed its connection, whether the server has closed it or not."""
     with socket.create_server(("127.0.0.1", 0)) as server:
