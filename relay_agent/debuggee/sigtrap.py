@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from relay_agent.job.gevent_originals import threading
-from relay_agent.stacks.in_process import with_callers
+from relay_agent.stacks.in_process import program_frame, with_callers
 from relay_agent.stacks.stopped import stopped_threads
 
 Hold = Callable[[FrameType], None]
@@ -27,7 +27,6 @@ MAX_RETRIES = 100
 """Number of retries before the signal is dropped; any section of code that holds a lock finishes sooner."""
 LOCKING = ("relay_agent.", "relay_core.", "_pydevd_bundle.", "_pydev_bundle.", "debugpy.", "importlib._bootstrap")
 """Modules whose code may hold a lock that waiting needs."""
-STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 - pathlib costs 10 ms
 
 
 def install(hold: Hold) -> bool:
@@ -80,18 +79,6 @@ class _Handler:
     def _send_again(self, number: int) -> None:
         if signal.getsignal(number) is self:  # otherwise the signal would call the job's handler, or end the job
             os.kill(os.getpid(), number)
-
-
-def program_frame(frame: FrameType) -> FrameType:
-    """Return the innermost frame of the program's own code, where an editor stops with `justMyCode`.
-
-    If all frames belong to libraries, `frame` is returned.
-    """
-    return next((each for each in with_callers(frame) if not _is_library(each.f_code.co_filename)), frame)
-
-
-def _is_library(path: str) -> bool:
-    return path.startswith(("<frozen", STANDARD_LIBRARY)) or "site-packages" in path or "dist-packages" in path
 
 
 def _is_waiting(frame: FrameType) -> bool:

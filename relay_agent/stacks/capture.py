@@ -53,14 +53,11 @@ def capture(
         read: Returns the local names of a frame.
     """
     ends, secrets, total = time.monotonic() + BUDGET, secrets_of_environment(), 0
-    keepers: dict[int, str] = {}
     captured = []
     for frame in frames:
         texts: dict[str, str] = {}
         captured.append(texts)
-        if (key := id(frame.f_code)) not in keepers:
-            keepers[key] = keeper_of(frame.f_code)
-        if keeper := keepers[key]:
+        if keeper := keeper_of(frame.f_code):
             texts[OTHERS] = f"not read: the function calls {keeper}(), whose result that would change"
             continue
         variables = _variables(frame, read)

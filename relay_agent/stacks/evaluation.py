@@ -8,7 +8,7 @@ import builtins
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import PurePath
 from types import FrameType
@@ -18,7 +18,7 @@ from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception
 from relay_agent.stacks.in_process import held_frames, running_frames
-from relay_agent.stacks.local_names import copied_names, namespace_of
+from relay_agent.stacks.local_names import copied_names
 from relay_agent.stacks.stopped import stopped_threads
 from relay_agent.values.contents import fingerprint, in_full
 from relay_agent.values.deadline import Call, TooLate, call_within
@@ -59,7 +59,7 @@ def find_places(expression: str) -> Iterator[Place]:
             own = (frame for frame in frames if not is_library(frame.f_code.co_filename))
             frame = next(own, frames[0])
             # One dict for all names; otherwise, a comprehension in the expression would not see locals.
-            yield Place(_text(frame), {**frame.f_globals, **_locals(frame)}, ident)
+            yield Place(_text(frame), {**frame.f_globals, **copied_names(frame)}, ident)
             return
     program = sys.modules.get(MAIN)
     known = dict(vars(program)) if program is not None else {}
@@ -73,11 +73,6 @@ def find_places(expression: str) -> Iterator[Place]:
         yield Place(MAIN, known)
 
 
-def _locals(frame: FrameType) -> Mapping[str, Any]:
-    """Return the local names of a frame, which for a function may be what the frame itself keeps."""
-    return frame.f_locals if frame.f_code.co_flags & inspect.CO_OPTIMIZED else namespace_of(frame)
-
-
 def _text(frame: FrameType, state: str = "") -> str:
     """Return a frame for display; a running frame has no line, because it is about to leave it."""
     where = f"{frame.f_code.co_name} {PurePath(frame.f_code.co_filename).name}"
@@ -86,15 +81,13 @@ def _text(frame: FrameType, state: str = "") -> str:
 
 def _names_of(frame: FrameType, missing: set[str]) -> dict[str, Any] | None:
     """Return the names that a running frame sees; None if it does not have the missing ones."""
-    code = frame.f_code
-    if not code.co_flags & inspect.CO_OPTIMIZED:  # a class or module
-        names = {**frame.f_globals, **namespace_of(frame)}
-    elif missing <= frame.f_globals.keys():
-        names = {**frame.f_globals}
-    elif missing <= {*code.co_varnames, *code.co_cellvars, *code.co_freevars, *frame.f_globals}:
-        names = {**frame.f_globals, **copied_names(frame)}
-    else:
-        return None
+    code, names = frame.f_code, {**frame.f_globals}
+    if code.co_flags & inspect.CO_OPTIMIZED:  # not a class or module
+        if missing <= names.keys():
+            return names
+        if not missing <= {*code.co_varnames, *code.co_cellvars, *code.co_freevars, *names}:
+            return None
+    names |= copied_names(frame)
     return names if missing <= names.keys() else None
 
 

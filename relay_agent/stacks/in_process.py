@@ -59,8 +59,7 @@ def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - its name
     main, caller = threading.main_thread().ident, threading.get_ident()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     found: list[tuple[int, list[_Place]]] = []
-    crash = sys.modules.get("relay_agent.debuggee.post_mortem")
-    raised = crash.tracebacks() if crash is not None else {}
+    raised = _raised()
     for ident, top in sorted(sys._current_frames().items(), key=lambda item: item[0] != main):  # noqa: SLF001 - its documented name
         stack = list(with_callers(top))
         if ident != main and (ident == caller or is_helper([frame.f_code.co_filename for frame in reversed(stack)])):
@@ -111,8 +110,7 @@ def held_frames(ident: int, *, is_stopped: bool) -> list[FrameType]:
             exception is halted, too.
     """
     stack = stack_of(ident)
-    crash = sys.modules.get("relay_agent.debuggee.post_mortem")
-    held = crash.tracebacks().get(ident) if crash is not None else None
+    held = _raised().get(ident)
     inner = next((frame for frame in stack if PurePath(frame.f_code.co_filename).name not in _WAITING), None)
     waits = inner is not None and PurePath(inner.f_code.co_filename).is_relative_to(_OWN_PACKAGE)
     if not stack or (held is None and not waits and not is_stopped):
@@ -138,6 +136,12 @@ def is_helper(files: list[str]) -> bool:
 def _is_debugger_code(file: str) -> bool:
     path = PurePath(file)
     return path.is_relative_to(_OWN_PACKAGE) or "debugpy" in path.parts
+
+
+def _raised() -> Mapping[int, TracebackType]:
+    """Return the tracebacks of the exceptions at which threads are held, by thread ident."""
+    crash = sys.modules.get("relay_agent.debuggee.post_mortem")
+    return crash.tracebacks() if crash is not None else {}
 
 
 def _own_places(stack: list[FrameType], held: TracebackType | None) -> list[_Place]:
@@ -179,6 +183,14 @@ def with_callers(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+def program_frame(frame: FrameType) -> FrameType:
+    """Return the innermost frame of the program's own code, where an editor stops with `justMyCode`.
+
+    If all frames belong to libraries, `frame` is returned.
+    """
+    return next((each for each in with_callers(frame) if not is_library(each.f_code.co_filename)), frame)
 
 
 def _describe(frame: FrameType, line: int | None, values: Mapping[str, str]) -> Frame:

@@ -23,17 +23,12 @@ OWN_REFERENCES = 3
 _KEEPERS = frozenset(["locals", "vars"])
 
 
-def namespace_of(frame: FrameType) -> dict[str, Any]:
-    """Return a copy of the names of a module or class, without code of the job's own type of namespace."""
-    names = frame.f_locals
-    entries = list(dict.items(names)) if issubclass(type(names), dict) else []
-    return {name: value for name, value in entries if type(name) is str}
-
-
 def copied_names(frame: FrameType) -> dict[str, Any]:
     """Return a copy of the local names of a frame, which may be that of another thread."""
-    if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a module or class, whose own names these are
-        return namespace_of(frame)
+    if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a module or class, without code of its own type of namespace
+        names = frame.f_locals
+        entries = list(dict.items(names)) if issubclass(type(names), dict) else []
+        return {name: value for name, value in entries if type(name) is str}
     try:
         return dict(frame.f_locals)
     except (KeyError, RuntimeError) as error:  # another thread deletes a variable meanwhile

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.main_thread import add_pending_call
-from relay_agent.stacks.in_process import all_frames, with_callers
-from relay_core.agent_api.stacks import is_library
+from relay_agent.stacks.in_process import all_frames, program_frame
 from relay_core.errors import ConfigurationError
 
 PLACE = "optimizer steps"
@@ -99,7 +98,7 @@ class StepHooks:
             for hook in self._hooks:
                 if hook.is_due(optimizer) and (number := hook.reached()):
                     find = functools.partial(hook.find, optimizer)
-                    hook.report(_caller(sys._getframe(1)), number, find)  # noqa: SLF001 - as above
+                    hook.report(program_frame(sys._getframe(1)), number, find)  # noqa: SLF001 - as above
         except RecursionError:  # the job is just below the limit
             pass
 
@@ -114,12 +113,3 @@ def _is_recorded() -> bool:
     """Return whether the operations are recorded into a CUDA graph, which must not wait for the device."""
     cuda: Any = sys.modules["torch.cuda"]
     return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
-
-
-def _caller(frame: FrameType) -> FrameType:
-    """Return the frame in the user's code that has called an optimizer; the outermost one if all are of libraries."""
-    for each in with_callers(frame):
-        frame = each
-        if not is_library(each.f_code.co_filename):
-            break
-    return frame

@@ -3,6 +3,7 @@
 import json
 import signal
 import stat
+import sys
 import threading
 from pathlib import Path
 
@@ -245,3 +246,11 @@ async def test_light_to_import():
         print([name for name in ("asyncio", "debugpy", "relay_agent.stacks.capture") if name in sys.modules])
     """
     assert await run_job(code) == (0, ["[]"], "")
+
+
+def test_frame_of_the_program():
+    """The debugger stops in the innermost frame outside of libraries, where `justMyCode` shows it."""
+    frames = []
+    json.dumps(object(), default=lambda _: frames.append(sys._getframe(1)))
+    assert frames[0].f_code.co_filename.endswith("encoder.py")
+    assert "test_frame_of_the_program" == in_process.program_frame(frames[0]).f_code.co_name

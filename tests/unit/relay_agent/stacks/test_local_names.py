@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relay_agent.stacks.local_names import copied_names, keeper_of, local_names, namespace_of
+from relay_agent.stacks.local_names import copied_names, keeper_of, local_names
 
 
 def test_local_values_are_not_kept() -> None:
@@ -83,4 +83,4 @@ def test_namespace_of_the_job() -> None:
 
     frames: list[FrameType] = []
     exec("frames.append(look())", {"frames": frames, "look": lambda: sys._getframe(1)}, Names(step=3))
-    assert {"step": 3} == namespace_of(frames[0]) == local_names(frames[0])
+    assert {"step": 3} == copied_names(frames[0]) == local_names(frames[0])
