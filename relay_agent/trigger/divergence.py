@@ -8,14 +8,13 @@ do, the name also contains the number of their parameters' elements; with equal 
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from relay_agent.job.gevent_originals import time
-from relay_agent.trigger.expression import failure, forget_evaluation
+from relay_agent.trigger.expression import failure
 from relay_agent.values.contents import fingerprint, flatten
 from relay_core.agent_api.evaluation import Selection
 from relay_core.agent_api.watch import Compared
@@ -57,7 +56,6 @@ class CommonSteps:
             return self._is_due(optimizer)
         except BaseException as raised:  # noqa: BLE001 - of an object of the job, or of one of its signal handlers
             self._remark(f"an optimizer cannot be read, so its steps are not compared: {failure(raised)}")
-            forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
             return False
 
     def describe(self, optimizer: Any) -> str:

@@ -54,7 +54,21 @@ def _without_gradients() -> contextlib.AbstractContextManager[object]:
 
 
 def failure(error: BaseException) -> str:
-    """Return the description of an exception of the expression; raise an exception of a signal handler again."""
+    """Return the description of an exception of the expression; raise an exception of a signal handler again.
+
+    What the caller has called is removed from the traceback, because the job may keep the exception, and with it the
+    frames of the job and all their values.
+    """
+    described, caller = _described(error), sys._getframe(1)  # noqa: SLF001 - its documented name
+    member = BaseException.__dict__["__traceback__"]  # without code of a subclass
+    traceback = member.__get__(error)
+    while traceback is not None and any(each is caller for each in with_callers(traceback.tb_frame)):
+        traceback = traceback.tb_next
+    member.__set__(error, traceback)
+    return described
+
+
+def _described(error: BaseException) -> str:
     try:
         if not is_of_signal(error):
             try:
@@ -66,19 +80,3 @@ def failure(error: BaseException) -> str:
     except (RecursionError, MemoryError):  # too deep for these calls; a handler would have been deeper
         return "an exception that cannot be described"
     raise error
-
-
-def forget_evaluation(error: BaseException, frame: FrameType) -> None:
-    """Remove what a function has called from the traceback of an exception that the job may keep.
-
-    Otherwise, the frames of the job would be kept, too, and all their values.
-
-    Args:
-        error: The exception.
-        frame: The frame of the function.
-    """
-    member = BaseException.__dict__["__traceback__"]  # without code of a subclass
-    traceback = member.__get__(error)
-    while traceback is not None and any(each is frame for each in with_callers(traceback.tb_frame)):
-        traceback = traceback.tb_next
-    member.__set__(error, traceback)

@@ -95,7 +95,10 @@ class Watches:
                 respond(Watched(error=f"the process has {MAX_WATCHES} watches already; end one of them"))
                 return
             if watch is None:
-                watch = self._install(question, job)
+                watch = self._watches[question.id] = InstalledWatch(question, job.hold)
+                if not self._is_checking:
+                    start_helper(self._check, "relay-agent watch")
+                    self._is_checking = True
             turn = watch.begin_turn(question.selection)
             self._place(watch)
         if is_new and not watch.error:
@@ -170,13 +173,6 @@ class Watches:
     def _disarm(self) -> None:
         self._engine.disarm()
         self._steps.disarm()
-
-    def _install(self, question: Watch, job: Job) -> InstalledWatch:
-        if not self._is_checking:
-            start_helper(self._check, "relay-agent watch")
-            self._is_checking = True
-        watch = self._watches[question.id] = InstalledWatch(question, job.hold)
-        return watch
 
     def _place(self, watch: InstalledWatch) -> None:
         """Search for the place of a watch that has none."""
@@ -263,8 +259,7 @@ class Watches:
 watches = Watches()
 """The watches of this process."""
 atexit.register(watches.end_process)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=watches.forget)
+os.register_at_fork(after_in_child=watches.forget)
 
 
 def start_answer(question: Watch, port: int, job: Job, respond: Callable[[Watched], None]) -> None:

@@ -14,24 +14,24 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import sys
 from _queue import Empty, SimpleQueue  # C code: reentrant, and gevent replaces `queue`
 from _thread import get_ident
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.stacks.in_process import capture_callers
 from relay_agent.stacks.local_names import local_names
 from relay_agent.trigger.divergence import MAX_SECONDS, compare
-from relay_agent.trigger.expression import Expression, failure, forget_evaluation
+from relay_agent.trigger.expression import Expression, failure
 from relay_agent.trigger.places import Hook, check_locals
 from relay_agent.trigger.steps import StepHook
 from relay_agent.values.presentation import short_repr
 from relay_core.agent_api.evaluation import Selection
 from relay_core.agent_api.stacks import Frame
-from relay_core.agent_api.watch import MAX_FRAMES, MAX_HITS, Compared, Hit, Watch, Watched
+from relay_core.agent_api.watch import MAX_FRAMES, MAX_HITS, Hit, Watch, Watched
 from relay_core.errors import ConfigurationError
 
 FREE_RATE = 10
@@ -54,18 +54,6 @@ COUNTING_TIME = 7e-7
 
 _reporting: set[int] = set()
 """The threads that are reporting: an expression may reach a line that is watched."""
-
-
-class _Raw(NamedTuple):
-    """A hit as the job's thread leaves it."""
-
-    reached: int
-    time: float
-    text: str
-    error: str
-    thread: int
-    frames: tuple[Frame, ...]
-    compared: Compared | None
 
 
 class _Budget:
@@ -132,12 +120,13 @@ class InstalledWatch:
         """Counts that a thread is about to execute the line; returns the number if `report` is to be called, or 0."""
         self._skipped_before_end = 0
         self._spent = 0.0
-        self._raw: SimpleQueue[_Raw | None] = SimpleQueue()
-        """The hits that the job's threads have left; None if something else has changed."""
+        self._raw: SimpleQueue[tuple[int, Hit] | None] = SimpleQueue()
+        """The hits that the job's threads have left, still without numbers, each with the ident of its thread; None if
+        something else has changed."""
         self._kept: list[Hit] = []
         """The hits that are not acknowledged."""
         self._last = int(time.time() * 1000)  # see `Hit.number`
-        self._answered: tuple[str, ...] = ("",) * 4
+        self._answered = Watched()
         """The state in the last answer."""
 
     # In the job's threads:
@@ -208,7 +197,6 @@ class InstalledWatch:
                 text, compared = ("", compare(value, selection)) if selection else (short_repr(value), None)
         except BaseException as raised:  # noqa: BLE001 - the expression may raise anything, including SystemExit
             error = failure(raised)
-            forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
         if found and not selection:
             text, error = f"{found}. {self.question.expression}: {text or error}" if text or error else found, ""
         number, limit = next(self._reported), self.question.hits
@@ -216,7 +204,8 @@ class InstalledWatch:
             return False
         if self._raw.qsize() + len(self._kept) < MAX_HITS:
             frames = self._captured(frame, error)
-            self._raw.put(_Raw(reached, self._time(), text or found, error, get_ident(), frames, compared))
+            hit = Hit(0, reached, self._time(), text or found, error, frames=frames, compared=compared)
+            self._raw.put((get_ident(), hit))
         else:
             next(self._missed)
         if number == limit:
@@ -247,7 +236,6 @@ class InstalledWatch:
             return find()
         except BaseException as raised:  # noqa: BLE001 - of an object that the job has given to its optimizer
             reason = failure(raised)
-            forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
         self.end(f"because the step cannot be checked: {reason}")
         return ""
 
@@ -258,7 +246,6 @@ class InstalledWatch:
                 return False
         except BaseException as raised:  # noqa: BLE001 - as above
             self.remark(f"the condition raises {failure(raised)}")
-            forget_evaluation(raised, sys._getframe())  # noqa: SLF001 - its documented name
             return False
         return (next(self._matched) - 1) % self.question.every == 0
 
@@ -308,27 +295,26 @@ class InstalledWatch:
         with contextlib.suppress(Empty):
             while True:
                 self._keep(self._raw.get_nowait())
-        self._answered = place, note, error, ended = self._state()
+        self._answered = self._state()
         reached = _count(self._counter)
-        return Watched(
-            tuple(self._kept),
-            place=place,
+        return replace(
+            self._answered,
+            hits=tuple(self._kept),
             reached=reached,
             missed=_count(self._missed),
             skipped=self._skipped(),
             spent=self._spent + reached * COUNTING_TIME,
-            note=note,
-            error=error,
-            ended=ended,
         )
 
-    def _state(self) -> tuple[str, ...]:
+    def _state(self) -> Watched:
+        """Return the texts of an answer."""
         note = "; ".join(self._remarks)
         if not note and (self._condition is not None or self.question.is_of_steps) and self._skipped():
             line = "the line is reached too often to evaluate the condition each time"
             what = "optimizers take steps too often to check each one" if self.question.is_of_steps else line
             note = f"{what}: hits may be missing"
-        return self.place, "; ".join(filter(None, (self.note, note))), self.error, self.ended
+        note = "; ".join(filter(None, (self.note, note)))
+        return Watched(place=self.place, note=note, error=self.error, ended=self.ended)
 
     def _skipped(self) -> int:
         """Return how many times the line was due but not evaluated; counting this each time would take longer."""
@@ -336,15 +322,16 @@ class InstalledWatch:
             return self._skipped_before_end
         return max(0, -(-_count(self._counter) // self._stride) - _count(self._evaluated))
 
-    def _keep(self, raw: _Raw | None) -> None:
+    def _keep(self, raw: tuple[int, Hit] | None) -> None:
         """Number a hit; here, because the order is known only once the hits are in the queue."""
         if raw is None:
             return
         self._last += 1
-        is_main = raw.thread == threading.main_thread().ident
+        ident, hit = raw
+        is_main = ident == threading.main_thread().ident
         names = {} if is_main else {thread.ident: thread.name for thread in threading.enumerate()}
-        thread = "" if is_main else names.get(raw.thread, f"thread {raw.thread:#x}")
-        self._kept.append(Hit(self._last, raw.reached, raw.time, raw.text, raw.error, thread, raw.frames, raw.compared))
+        name = "" if is_main else names.get(ident, f"thread {ident:#x}")
+        self._kept.append(replace(hit, number=self._last, thread=name))
 
 
 def _count(counter: itertools.count[int]) -> int:
