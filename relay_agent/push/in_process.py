@@ -192,8 +192,6 @@ class _Prepared:
     """A push between its phases."""
 
     id: str
-    filename: str
-    source: str
     swap: Swap
     until: float
     hold: Hold | None = None
@@ -235,10 +233,9 @@ class _Pushing:
             _undo(self._prepared)
             self._prepared = None
         modules = find_modules(request.file, request.paths)
-        filename = filename_of(modules[0])
-        swap = _make_swap(modules, NewFile(request.source, filename))
+        swap = _make_swap(modules, NewFile(request.source, filename_of(modules[0])))
         swap.prepare()
-        self._prepared = _Prepared(request.id, filename, request.source, swap, time.monotonic() + PREPARED_TIME)
+        self._prepared = _Prepared(request.id, swap, time.monotonic() + PREPARED_TIME)
         state = State.STOPPED if _is_stopped() else State.READY
         return Pushed(state=state, functions=tuple(sorted({*swap.functions.values()})), is_same=swap.is_empty)
 
@@ -260,7 +257,7 @@ _pushing = _Pushing()
 
 
 def _make_swap(modules: list[ModuleType], new: NewFile) -> Swap:
-    live = functions_of(new.filename, modules)
+    live = functions_of(new.filename)
     functions = [function for found in live.values() for function in found]
     paths = (getattr(getattr(module, "__spec__", None), "cached", None) for module in modules)
     cached = next((path for path in paths if isinstance(path, str)), "")
@@ -274,18 +271,18 @@ def _undo(prepared: _Prepared) -> None:
 
 
 def _commit(prepared: _Prepared, *, is_armed: bool) -> Pushed:
-    swap = prepared.swap
+    swap, new = prepared.swap, prepared.swap.new
     threads = {thread.ident: thread.name for thread in threading.enumerate()}
 
     def execute(held: FrameType | None) -> None:
         swap.commit(threads, held)
-        replace_source(prepared.filename, prepared.source, is_armed=is_armed)
+        replace_source(new.filename, new.source, is_armed=is_armed)
 
     if prepared.hold is None or not prepared.hold.place:
         if prepared.hold is not None:
             prepared.hold.end()
         _at_safe_point(lambda: swap.commit(threads))
-        replace_source(prepared.filename, prepared.source, is_armed=is_armed)
+        replace_source(new.filename, new.source, is_armed=is_armed)
     elif not prepared.hold.end(execute):
         swap.undo()
         return Pushed(error="the main thread was held for too long and continued with the old code")
@@ -294,8 +291,8 @@ def _commit(prepared: _Prepared, *, is_armed: bool) -> Pushed:
         changed=tuple(swap.changed),
         kept=(*swap.kept, *([COMPILED] if has_compiled_code() else [])),
         is_same=swap.is_empty,
-        file=os.path.realpath(prepared.filename),
-        digest=FileDigest.of(prepared.source.encode(errors="surrogatepass")).sha256,
+        file=os.path.realpath(new.filename),
+        digest=FileDigest.of(new.source.encode(errors="surrogatepass")).sha256,
     )
 
 

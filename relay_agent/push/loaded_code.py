@@ -107,10 +107,9 @@ def filename_of(module: ModuleType) -> str:
     return _path(module)
 
 
-def functions_of(filename: str, modules: Iterable[ModuleType]) -> dict[str, list[FunctionType]]:
-    """Return all functions of these modules and of this process that were defined in a file, by qualified name."""
-    found = all_functions() | {id(each): each for module in modules for each in _reachable(vars(module), set())}
-    own = [each for each in found.values() if each.__code__.co_filename == filename]
+def functions_of(filename: str) -> dict[str, list[FunctionType]]:
+    """Return all functions of this process that were defined in a file, by qualified name."""
+    own = [each for each in all_functions().values() if each.__code__.co_filename == filename]
     own = [each for each in own if each.__code__.co_flags & inspect.CO_OPTIMIZED]  # no running module or class
     names = _qualified_names(own)
     return by_key((names[id(function.__code__)], function) for function in own)
@@ -208,7 +207,7 @@ def calls_outside_loops(frame: FrameType) -> list[FrameType]:
     return found
 
 
-_JUMPS = {*dis.hasjrel, *dis.hasjabs}
+JUMPS = {*dis.hasjrel, *dis.hasjabs}
 _ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
 _ENDS |= {"JUMP_FORWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 """The instructions after which the next one is not executed."""
@@ -235,7 +234,7 @@ def steps_ahead(frame: FrameType) -> list[dis.Instruction]:
     while waiting:
         step = steps[index := waiting.pop()]
         targets = {target for start, end, target in handlers if start <= step.offset < end}
-        targets |= {step.argval} if step.opcode in _JUMPS else set()
+        targets |= {step.argval} if step.opcode in JUMPS else set()
         following = {indices[target] for target in targets}
         following = {each for each in following if steps[each].opname != "SEND"}  # the wait of an `await`
         following |= {index + 1} if step.opname not in _ENDS else set()
@@ -251,7 +250,7 @@ def _handlers(code: CodeType, steps: Iterable[dis.Instruction]) -> list[tuple[in
     """
     if sys.version_info >= (3, 11):
         return [(each.start, each.end, each.target) for each in dis.Bytecode(code).exception_entries]
-    begin = (step for step in steps if step.opname.startswith("SETUP_") and step.opcode in _JUMPS)
+    begin = (step for step in steps if step.opname.startswith("SETUP_") and step.opcode in JUMPS)
     return [(step.offset, step.argval, step.argval) for step in begin]  # SETUP_ANNOTATIONS is none
 
 

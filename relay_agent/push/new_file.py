@@ -44,7 +44,7 @@ class NewFile:
         """The functions by qualified name, in their order in the file."""
         code = compile(self.tree, filename, "exec", dont_inherit=True)
         functions = (node for node in ast.walk(self.tree) if isinstance(node, Function))
-        nodes = {(_code_name(node), _first_line(node)): node for node in functions}
+        nodes = {(getattr(node, "name", "<lambda>"), _first_line(node)): node for node in functions}
         for name, found in qualified_codes(code):
             node = nodes.get((found.co_name, found.co_firstlineno))
             if node is not None:
@@ -105,10 +105,6 @@ def assigned_constant(node: ast.stmt | None) -> tuple[str, object] | None:
 def is_immutable(value: object) -> bool:
     """Return whether a value is a constant, or a tuple of constants."""
     return type(value) in _IMMUTABLE or (type(value) is tuple and all(map(is_immutable, value)))
-
-
-def _code_name(node: Function) -> str:
-    return "<lambda>" if isinstance(node, ast.Lambda) else node.name
 
 
 def _first_line(node: Function) -> int:

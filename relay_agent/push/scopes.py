@@ -21,6 +21,7 @@ from typing import Any
 from relay_agent.push.loaded_code import module_frames, place_of, steps_ahead
 from relay_agent.push.new_file import Definition, NewFile, assigned_constant, bound_names, qualified_codes
 from relay_agent.push.old_file import OldFile, is_equivalent
+from relay_core.agent_api.push import listed
 from relay_core.errors import ConfigurationError
 from relay_core.grouping import by_key
 
@@ -37,8 +38,6 @@ from relay_core.grouping import by_key
 #     any other metaclass         all names, except methods of an ordinary kind
 #     a decorator that has        all names, except methods of an ordinary kind
 #     returned no class
-
-MAX_LISTED = 10
 
 _HOOKS = ("__prepare__", "__new__", "__init__", "__setattr__")
 """The methods with which a metaclass interprets a class body, or the assignment to an attribute of a class."""
@@ -159,12 +158,6 @@ def _is_class_variable(annotation: ast.expr) -> bool:
     return ast.unparse(annotation).strip("'\"").partition("[")[0].rpartition(".")[2] == "ClassVar"
 
 
-def listed(names: list[str]) -> str:
-    """Return names for a sentence: the first `MAX_LISTED`, and how many more there are."""
-    more = [f"{len(names) - MAX_LISTED} more"] if len(names) > MAX_LISTED else []
-    return ", ".join([*names[:MAX_LISTED], *more])
-
-
 CAPTURE = "__relay_debug_class__"
 """A global name that exists only while a class body is executed to obtain new attributes."""
 MAX_STATEMENT = 60
@@ -280,7 +273,9 @@ class Scope:
                 self._report_other(node, self._names)
         self._kept(self._removed())
         if not self._old.is_known:
-            self._kept([_unknown_text(self._uncompared)])
+            values = f", and the values of {listed(self._uncompared)}" if self._uncompared else ""
+            why = "the file on the node may have changed since the process loaded it"
+            self._kept([f"{why}: decorators, base classes and existing imports{values} were not compared"])
 
     def undo(self) -> None:
         """Remove the names that `prepare` has bound."""
@@ -314,16 +309,13 @@ class Scope:
             if name not in self._names:
                 self._add(name, value)
             elif self._names[name] is not value:
-                self._bind(name, value)
+                self._steps.append(functools.partial(self._names.__setitem__, name, value))
+                self.rebound.add(name)
         self._changed(f"{_title(node)} (new)" if name in missing else _title(node) for name in found)
 
     def _add(self, name: str, value: object) -> None:
         self._added.append(name)
         self._names[name] = value
-
-    def _bind(self, name: str, value: object) -> None:
-        self._steps.append(lambda: self._names.__setitem__(name, value))
-        self.rebound.add(name)
 
     def _prepare_constant(
         self, names: Any, assign: Callable[[str, object], None], within: str, name: str, value: object
@@ -452,7 +444,7 @@ class Scope:
         if (
             isinstance(node, Definition)
             and isinstance(old, Definition)
-            and _dumps(node.decorator_list) != _dumps(old.decorator_list)
+            and [*map(ast.dump, node.decorator_list)] != [*map(ast.dump, old.decorator_list)]
         ):
             self._kept([f"{name}() keeps its old decorators: decorators are not executed again"])
 
@@ -506,20 +498,8 @@ def _gone_text(name: str) -> str:
     return f"{name} was removed from the file, but remains in the process"
 
 
-def _unknown_text(names: list[str]) -> str:
-    values = f", and the values of {listed(names)}" if names else ""
-    return (
-        "the file on the node may have changed since the process loaded it: decorators, base classes and existing "
-        f"imports{values} were not compared"
-    )
-
-
 def _same(one: object, other: object) -> bool:
     return type(one) is type(other) and repr(one) == repr(other)
-
-
-def _dumps(nodes: Iterable[ast.AST]) -> list[str]:
-    return [ast.dump(node) for node in nodes]
 
 
 def _class_node(name: str, body: list[ast.stmt]) -> ast.ClassDef:

@@ -50,11 +50,11 @@ class Swap:
 
     def __init__(self, modules: list[ModuleType], new: NewFile, old: OldFile) -> None:
         self._modules = modules
-        self._new = new
+        self.new = new
         self.changed: list[str] = []
         self.kept: list[str] = []
         self._lines_move = False
-        live = functions_of(new.filename, modules)
+        live = functions_of(new.filename)
         self._before = {name: _codes(functions) for name, functions in live.items()}
         self._functions = self._changed_functions(live)
         self._scopes = [Scope(module, new, old, live, changed=self._added, kept=self._kept_as_is) for module in modules]
@@ -105,7 +105,7 @@ class Swap:
             threads: The names of the threads by their idents.
             held: The frame in which the main thread is held, at the first line of a function that changes.
         """
-        live = functions_of(self._new.filename, self._modules)
+        live = functions_of(self.new.filename)
         changes = self._changes(live)
         for name, functions in live.items():
             _replaced.update({(name, id(code)): code for code in _codes(functions)})
@@ -120,12 +120,12 @@ class Swap:
 
     def _is_outdated(self, name: str, code: CodeType) -> bool:
         """Return whether a function that is in the file has other code there."""
-        new = self._new.functions.get(name, []) if code.co_filename == self._new.filename else []
+        new = self.new.functions.get(name, []) if code.co_filename == self.new.filename else []
         return bool(new) and not any(is_equivalent(code, each.code) for each in new)
 
     def _check_uses(self, missing: set[str], present: set[str]) -> None:
         names = {name if "." not in name else f".{name.rpartition('.')[2]}": name for name in sorted(missing)}
-        every = [(name, {*_used(new.code)}) for name, found in self._new.functions.items() for new in found]
+        every = [(name, {*_used(new.code)}) for name, found in self.new.functions.items() for new in found]
         present = present.union(vars(builtins), (name[1:] for _, used in every for name in used if name[0] == "="))
         for function, used in every:
             if "<" in function or function.partition(".")[0] not in present:
@@ -143,19 +143,19 @@ class Swap:
         found = []
         for name, functions in live.items():
             codes = _codes(functions)
-            pairs = pair(codes, self._new.functions.get(name, []))
+            pairs = pair(codes, self.new.functions.get(name, []))
             changed = [code for code in codes if id(code) in pairs and not is_equivalent(code, pairs[id(code)].code)]
             if changed:
                 self._added([f"{name}()"])
             elif not all(id(code) in pairs and has_same_lines(code, pairs[id(code)].code) for code in codes):
-                self._lines_move = self._lines_move or name in self._new.functions
+                self._lines_move = self._lines_move or name in self.new.functions
             found += [(name, code) for code in changed]
         return found
 
     def _changes(self, live: dict[str, list[FunctionType]]) -> list[Change]:
         changes = []
         for name, functions in live.items():
-            new = self._new.functions.get(name, [])
+            new = self.new.functions.get(name, [])
             pairs = pair(_codes(functions), new)
             for function in functions:
                 target = pairs.get(id(function.__code__))

@@ -22,13 +22,12 @@ from pathlib import PurePath
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from relay_agent.push.loaded_code import all_functions, original_of
+from relay_agent.push.loaded_code import JUMPS, all_functions, original_of
 from relay_agent.stacks.in_process import all_frames
 from relay_agent.stacks.local_names import keeper_of
 from relay_core.agent_api.stacks import OWN, is_library
 from relay_core.errors import ConfigurationError
 
-_JUMPS = {*dis.hasjabs, *dis.hasjrel}
 _RETURNS = {"RETURN_VALUE", "RETURN_CONST"}
 RETURN = 0
 """In place of a line: where a function returns."""
@@ -172,7 +171,7 @@ def _place(code: CodeType, line: int) -> Place:
     lines = {offset: number for start, stop, number in code.co_lines() for offset in range(start, stop, 2)}
     instructions = {each.offset: each for each in dis.get_instructions(code)}
     found = [offset for offset, number in _line_starts(code) if number == line]
-    jumps = [each for each in instructions.values() if each.opcode in _JUMPS and lines[each.offset] != line]
+    jumps = [each for each in instructions.values() if each.opcode in JUMPS and lines[each.offset] != line]
     targets = [(each.argval, each.argval < each.offset) for each in jumps if lines.get(each.argval) == line]
     first = instructions[found[0]]
     copies = {

@@ -11,7 +11,7 @@ A process continues on its own if no message of its push arrives within `LEASE` 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
@@ -30,7 +30,7 @@ MAX_TARGETS = 4096
 MAX_LINES = 200
 """Maximum number of sentences in one response."""
 MAX_NAMES = 10
-"""Maximum number of names in a log line."""
+"""Maximum number of names in a sentence or a log line."""
 LEASE = 5.0
 """Seconds for which a process waits for the next phase."""
 
@@ -158,6 +158,11 @@ class Pushed:
     @property
     def summary(self) -> str:
         """The digest, and what was replaced, for a log line: `sha256 1a2b3c4d5e6f: train_step(), 2 more`."""
-        names = [*self.changed[:MAX_NAMES]] or ["nothing changed" if self.is_same else "only line numbers changed"]
-        more = [f"{len(self.changed) - MAX_NAMES} more"] if len(self.changed) > MAX_NAMES else []
-        return f"sha256 {self.digest[:12]}: {', '.join([*names, *more])}"
+        what = "nothing changed" if self.is_same else "only line numbers changed"
+        return f"sha256 {self.digest[:12]}: {listed(self.changed) or what}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names for a sentence: the first `MAX_NAMES`, and how many more there are."""
+    more = [f"{len(names) - MAX_NAMES} more"] if len(names) > MAX_NAMES else []
+    return ", ".join([*names[:MAX_NAMES], *more])

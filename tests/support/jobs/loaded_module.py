@@ -42,7 +42,7 @@ class Loaded:
     def swap(self, source: str, old: OldFile | None = None) -> Swap:
         """Return the swap for a new content of the file."""
         filename = filename_of(self.module)
-        live = functions_of(filename, [self.module])
+        live = functions_of(filename)
         functions = [function for found in live.values() for function in found]
         return Swap([self.module], NewFile(source, filename), old or OldFile.find(filename, None, functions))
 

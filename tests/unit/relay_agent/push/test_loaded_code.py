@@ -224,7 +224,7 @@ def test_calls_outside_loops(function: Callable[[list[str]], None], expected: li
 def test_functions_of_a_running_file(load: Load) -> None:
     """Only functions are found, and not the code of a class and of the top level that is being executed."""
     loaded, found = load(""), []
-    loaded.module.here = lambda: found.extend(functions_of(str(loaded.path), [loaded.module]))  # type: ignore[attr-defined]
+    loaded.module.here = lambda: found.extend(functions_of(str(loaded.path)))  # type: ignore[attr-defined]
     loaded.execute("def f(): pass\nclass A:\n    here()\n")
     assert ["f"] == found
 
