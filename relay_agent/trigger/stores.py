@@ -31,8 +31,7 @@ from relay_agent.trigger.places import RETURN, Hook, check_locals, every_place, 
 from relay_agent.values.presentation import short_repr
 from relay_agent.values.secrets import HIDDEN, is_secret
 from relay_agent.values.static_path import (
-    MISSING,
-    in_class,
+    class_entry,
     instance_table,
     is_of_its_module,
     module_tables,
@@ -48,6 +47,8 @@ MAX_FUNCTIONS = 500
 MAX_TEXT = 80
 """Maximum number of characters of a value in a sentence."""
 AT_LINE, AT_RETURN = 1, 2
+MISSING = object()
+"""In place of a value that does not exist."""
 _SCALARS = (bool, int, float, complex, str, bytes)
 
 
@@ -174,8 +175,8 @@ def _reader(owner: Any, name: str) -> Callable[[], Any]:
     """Return a function that reads an attribute."""
     read_path(owner, ("attribute", name))  # raises if there is none, or to read it would execute code
     if issubclass(type(owner), type):
-        return lambda: in_class(owner, name)
-    found = in_class(type(owner), name)
+        return lambda: class_entry(owner, name, MISSING)
+    found = class_entry(type(owner), name, MISSING)
     if type(found) is MemberDescriptorType:
         return lambda: found.__get__(owner)
     if type(found) is GetSetDescriptorType:
@@ -183,13 +184,13 @@ def _reader(owner: Any, name: str) -> Callable[[], Any]:
     tables = [each for each in module_tables(owner) if dict.__contains__(each, name)]
     if tables and not dict.__contains__(instance_table(owner), name):
         return partial(dict.__getitem__, tables[0], name)
-    table: Any = in_class(type(owner), "__dict__")
+    table: Any = class_entry(type(owner), "__dict__")
     if type(table) is not GetSetDescriptorType and type(table) is not MemberDescriptorType:
         raise TypeError("the object has no dict of attributes")
 
     def read() -> Any:
         value = dict.get(table.__get__(owner), name, MISSING)
-        return in_class(type(owner), name) if value is MISSING else value
+        return class_entry(type(owner), name, MISSING) if value is MISSING else value
 
     return read
 

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from relay_agent.job.gevent_originals import time
 from relay_agent.values import presentation
@@ -30,24 +30,6 @@ MAX_LEAVES = 100_000
 """Maximum number of leaves in one value; the largest models have about ten thousand tensors."""
 MAX_DEPTH = 20
 _SCALARS = (int, float, complex, bool, str, bytes, type(None))
-
-
-class Data(Protocol):
-    """The elements of a tensor or array, in the order of a flat array."""
-
-    kind: str
-    """Shape and dtype as text."""
-    size: int
-    item_size: int
-
-    def hashable(self, start: int, stop: int) -> bytes:
-        """Return what is the same for elements with the same bits, and almost certainly another for others."""
-
-    def show(self, start: int, stop: int) -> list[str]:
-        """Return elements as text."""
-
-    def numbers(self, start: int, stop: int) -> Any:
-        """Return elements as a flat numpy array of float64; for complex elements, return their magnitudes."""
 
 
 class Leaf(NamedTuple):
@@ -203,11 +185,13 @@ def _sharded_by_fsdp1(module: Any) -> set[int]:
 class _Flat:
     """Elements of something that is indexed like an array, read without copying all of it."""
 
+    size: int
     item_size: int
 
     def __init__(self, array: Any) -> None:
         self.array = array
         self.kind = f"{tuple(array.shape)} {array.dtype}"
+        """Shape and dtype as text."""
 
     def flat(self, start: int, stop: int) -> Any:
         """Return elements as a flat array; of an array that is not contiguous, only whole rows are copied."""
@@ -283,6 +267,9 @@ class _Tensor(_Flat):
         """Return elements as a flat numpy array of float64; for complex elements, return their magnitudes."""
         flat = self.flat(start, stop).cpu()
         return (flat.abs() if flat.is_complex() else flat).double().numpy()
+
+
+Data = _Array | _Tensor
 
 
 # Checksums of values that may be gigabytes in size: of the tensors and arrays in a value, or of part of a single one.

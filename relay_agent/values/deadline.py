@@ -141,8 +141,7 @@ class _Helper:
                 self.idle.append(self)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_Helper.forget)
+os.register_at_fork(after_in_child=_Helper.forget)
 
 
 # Limits for slow values: no `repr` in a job delays the others, whether it sleeps, hangs or is merely slow.
@@ -165,15 +164,20 @@ LEAST = 0.01
 
 
 _late: dict[type | tuple[type, str], Call] = {}
-_lock = threading.Lock()
 
 
 class _Budget:
     """Remaining seconds of waiting; refills as fast as time passes."""
 
     def __init__(self) -> None:
+        self.renew_lock()
         self._left = BUDGET
         self._since = time.monotonic()
+
+    def renew_lock(self) -> None:
+        """Replace the lock in a forked child: a thread of the parent may hold it."""
+        self.lock = threading.Lock()
+        """Held while it is decided how long a call may take."""
 
     def take(self, seconds: float) -> float:
         """Return how long a call may take now."""
@@ -189,6 +193,7 @@ class _Budget:
 
 
 _budget = _Budget()
+os.register_at_fork(after_in_child=_budget.renew_lock)
 
 
 def within_deadline(
@@ -206,7 +211,7 @@ def within_deadline(
     Raises:
         Exception: The exception that `compute` raised.
     """
-    with _lock:
+    with _budget.lock:
         for other in [other for other, call in _late.items() if not call.is_running]:
             del _late[other]
         if kind in _late:
@@ -225,13 +230,3 @@ def within_deadline(
     finally:
         if seconds <= REPR_DEADLINE:
             _budget.spend(time.monotonic() - started)
-
-
-def _replace_lock() -> None:
-    """Replace the lock in a forked child: a thread of the parent may hold it."""
-    global _lock  # noqa: PLW0603 - the lock protects what is at module level, too
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_replace_lock)

@@ -17,7 +17,6 @@ from itertools import islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from relay_agent.job.signal_handlers import is_of_signal
 from relay_agent.values.presentation import KINDS, Attributes, ShownText, describe_array, describe_module, find_kind
 from relay_agent.values.secrets import HIDDEN, is_secret, secrets_of_environment
 from relay_agent.values.static_path import (
@@ -31,6 +30,7 @@ from relay_agent.values.static_path import (
     package_of,
     read_path,
     type_name,
+    unchanged,
 )
 from relay_core.agent_api.stacks import is_library
 
@@ -48,8 +48,6 @@ MAX_TEXT = 2000
 """Maximum number of characters of a text that is shown; twice as many are searched for secrets, which may cross it."""
 PAIR = 2
 """Length of a sequence whose first text may be the name of the second one."""
-_ATTEMPTS = 3
-"""Copies of a container that the job changes meanwhile."""
 _SCALARS = frozenset(map(id, (bool, int, float, complex, type(None), type(...), range)))
 """The ids of classes, because to compare a class is to call its metaclass."""
 _ARRAYS = frozenset({("torch", "Tensor"), ("torch", "Parameter"), ("numpy", "ndarray"), ("numpy", "generic")})
@@ -173,17 +171,11 @@ class Copy:
 
     def _first(self, iterate: Any, value: Any) -> list[Any]:
         """Return the elements that are copied; the job may add and remove some of them meanwhile."""
-        for _ in range(_ATTEMPTS):
-            try:
-                found = list(islice(iterate(value), MAX_PARTS + 1 if self._width is None else self._width))
-            except RuntimeError as error:
-                if is_of_signal(error):
-                    raise
-                continue
-            if len(found) > MAX_PARTS and self._width is None:
-                raise LookupError(TOO_MANY)
-            return found
-        raise LookupError("the job is changing the value")
+        most = MAX_PARTS + 1 if self._width is None else self._width
+        found = unchanged(lambda: list(islice(iterate(value), most)), "value")
+        if len(found) > MAX_PARTS and self._width is None:
+            raise LookupError(TOO_MANY)
+        return found
 
     def _of_object(self, value: Any, kind: type, depth: int, name: str) -> Any:
         """Return what shows an object by its class and its attributes, or as its library does."""

@@ -166,7 +166,8 @@ MAX_TEXT = 1000
 """Maximum number of characters in one text: a line in an editor's variables view."""
 
 _registered: dict[type | str, Present] = {}
-_on_registration: list[Callable[[], None]] = []
+on_registration: list[Callable[[], None]] = []
+"""Called after each registration."""
 
 
 class Presenter(NamedTuple):
@@ -186,13 +187,8 @@ def present(kind: type | str, function: Present) -> None:
         function: Called with the value, in a helper thread with a deadline.
     """
     _registered[kind] = function
-    for notify in _on_registration:
+    for notify in on_registration:
         notify()
-
-
-def on_registration(notify: Callable[[], None]) -> None:
-    """Call a function after each registration."""
-    _on_registration.append(notify)
 
 
 def find_presenter(kind: type) -> Presenter | None:
@@ -209,9 +205,8 @@ def find_presenter(kind: type) -> Presenter | None:
         if known is not None:
             # Describing a larger module takes longer.
             return Presenter(known, is_fast=_package(kind) == _package(base) and base.__name__ != "Module")
-    if (
-        hasattr(kind, "shape") and hasattr(kind, "dtype") and _package(kind) != "numpy"
-    ):  # the library's scalars have these attributes too
+    # The scalars of numpy have these attributes, too.
+    if hasattr(kind, "shape") and hasattr(kind, "dtype") and _package(kind) != "numpy":
         return Presenter(describe_array, is_fast=False)
     return None
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from relay_agent.job.signal_handlers import is_of_signal
 
@@ -21,16 +21,16 @@ _C_TYPES = frozenset({"builtins", "numpy", "torch"})
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 """Where `torch.nn.Module` keeps what its `__getattr__` finds."""
 _ATTEMPTS = 3
-"""Searches of a dictionary that the job changes meanwhile."""
+"""Attempts to read a container that the job changes meanwhile."""
 MAX_FIRST = 200
 """Number of attributes of an object that are looked at; torch assigns the tables of a module first."""
-MISSING = object()
-"""In place of a value that does not exist."""
+_MISSING = object()
+_Table = dict[Any, Any] | types.MappingProxyType[str, Any]
+T = TypeVar("T")
 _mro = vars(type)["__mro__"].__get__
 _name = vars(type)["__name__"].__get__
 _module = vars(type)["__module__"].__get__
-class_table = vars(type)["__dict__"].__get__
-"""Returns the names in a class itself, without code of its metaclass."""
+_namespace = vars(type)["__dict__"].__get__
 
 
 def read_path(value: Any, *steps: tuple[str, Any]) -> Any:
@@ -54,14 +54,14 @@ def _attribute(value: Any, name: str) -> Any:
     is_class = issubclass(kind, type)
     if name == "__dict__" and not is_class and (table := instance_table(value)):
         return table
-    own = in_class(value, name) if is_class else _find(instance_table(value), name)
-    by_type = in_class(kind, name)
+    own = class_entry(value, name, _MISSING) if is_class else entry(instance_table(value), name, _MISSING)
+    by_type = class_entry(kind, name, _MISSING)
     has_priority = _has(by_type, "__get__") and (_has(by_type, "__set__") or _has(by_type, "__delete__"))
-    if own is not MISSING and not has_priority:
+    if own is not _MISSING and not has_priority:
         if is_class and _has(own, "__get__"):
             raise _would_execute(f"'{name}'", value)
         return own
-    return _of_module(value, name) if by_type is MISSING else _by_descriptor(value, name, by_type)
+    return _of_module(value, name) if by_type is _MISSING else _by_descriptor(value, name, by_type)
 
 
 def _by_descriptor(value: Any, name: str, found: Any) -> Any:
@@ -80,14 +80,14 @@ def _by_descriptor(value: Any, name: str, found: Any) -> Any:
 def _of_module(value: Any, name: str) -> Any:
     """Return a parameter, buffer or submodule of a `torch.nn.Module`."""
     for entries in module_tables(value):
-        if (found := _find(entries, name)) is not MISSING:
+        if (found := entry(entries, name, _MISSING)) is not _MISSING:
             return found
     raise _no_attribute(name, value)
 
 
 def module_tables(value: Any) -> list[dict[Any, Any]]:
     """Return the parameters, buffers and submodules of a `torch.nn.Module`, which are three tables."""
-    tables = [_find(instance_table(value), table, MAX_FIRST) for table in _MODULE_TABLES]
+    tables = [entry(instance_table(value), table, most=MAX_FIRST) for table in _MODULE_TABLES]
     return [table for table in tables if issubclass(type(table), dict)]
 
 
@@ -95,7 +95,7 @@ def _element(value: Any, key: Any) -> Any:
     # The methods of the built-in types, because a subclass may override them: `defaultdict` inserts missing keys.
     kind = type(value)
     if issubclass(kind, dict):
-        if (found := _find(value, key)) is MISSING:
+        if (found := entry(value, key, _MISSING)) is _MISSING:
             raise LookupError(f"the {type_name(kind)} has no key {key!r} of type {type_name(type(key))}")
         return found
     if issubclass(kind, list) and type(key) is int:
@@ -123,8 +123,8 @@ def package_of(kind: type) -> str:
 
 
 def _module_name(kind: type) -> str:
-    module = _find(class_table(kind), "__module__")
-    if module is MISSING:  # a type in C
+    module = entry(_namespace(kind), "__module__")
+    if module is None:  # a type in C
         module = _module(kind)
     return module if type(module) is str else ""
 
@@ -139,16 +139,10 @@ def is_of_its_module(kind: type) -> bool:
     return dict.get(module_table(kind), type_name(kind)) is kind
 
 
-def in_class(kind: type, name: str) -> Any:
-    """Return what a class or its bases contain under a name; `MISSING` if there is nothing."""
-    tables = (_find(class_table(each), name) for each in _mro(kind))
-    return next((found for found in tables if found is not MISSING), MISSING)
-
-
-def class_entry(kind: type, name: str) -> Any:
-    """Return what a class or its bases contain under a name; None if there is nothing."""
-    found = in_class(kind, name)
-    return None if found is MISSING else found
+def class_entry(kind: type, name: str, default: object = None) -> Any:
+    """Return what a class or its bases contain under a name; `default` if there is nothing."""
+    tables = (entry(_namespace(each), name, _MISSING) for each in _mro(kind))
+    return next((found for found in tables if found is not _MISSING), default)
 
 
 def attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
@@ -156,7 +150,7 @@ def attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
     first = list(islice(dict.items(instance_table(value)), MAX_FIRST))
     yield from ((name, found) for name, found in first if type(name) is str)
     for base in _mro(type(value)) if package_of(type(value)) != "builtins" else ():  # a frame has a dozen slots
-        for name, found in list(class_table(base).items()):
+        for name, found in list(_namespace(base).items()):
             if type(found) is types.MemberDescriptorType and type(name) is str and name[:2] != "__":
                 try:
                     part = found.__get__(value)
@@ -168,12 +162,12 @@ def attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _has(value: Any, name: str) -> bool:
-    return in_class(type(value), name) is not MISSING
+    return class_entry(type(value), name, _MISSING) is not _MISSING
 
 
 def instance_table(value: Any) -> dict[Any, Any]:
     """Return the `__dict__` of an instance; an empty one if there is none or a class of the job computes it."""
-    found = in_class(type(value), "__dict__")
+    found = class_entry(type(value), "__dict__")
     kind = type(found)
     if kind is not types.GetSetDescriptorType and kind is not types.MemberDescriptorType:  # a set would hash the class
         return {}
@@ -184,34 +178,47 @@ def instance_table(value: Any) -> dict[Any, Any]:
     return table if issubclass(type(table), dict) else {}
 
 
-def entry(table: dict[Any, Any], key: str) -> Any:
-    """Return the value of a key; None if there is none."""
-    found = _find(table, key)
-    return None if found is MISSING else found
+def entry(table: _Table, key: str | int, default: object = None, *, most: int | None = None) -> Any:
+    """Return the value of a key, or `default`; keys of other types, which compare in their own way, are left out.
 
-
-def _find(table: dict[Any, Any] | types.MappingProxyType[str, Any], key: str | int, most: int | None = None) -> Any:
-    """Return the value of a key, or MISSING; keys of other types, which compare in their own way, are left out.
+    Args:
+        table: The dictionary.
+        key: The key.
+        default: What is returned if the dictionary does not have the key.
+        most: Number of entries that are looked at; None for all.
 
     Raises:
         LookupError: the job changes the dictionary continuously.
     """
+    return unchanged(lambda: _search(table, key, default, most), "dictionary")
+
+
+def unchanged(read: Callable[[], T], what: str) -> T:
+    """Return what is read from a container while the job does not change it.
+
+    Args:
+        read: Reads it; raises RuntimeError if the container has changed meanwhile.
+        what: What it is.
+
+    Raises:
+        LookupError: the job changes it continuously.
+    """
     for _ in range(_ATTEMPTS):
         try:
-            entries = table.items() if type(table) is types.MappingProxyType else dict.items(table)
-            return _search(islice(entries, most), key)
-        except RuntimeError as error:  # the dictionary has changed
+            return read()
+        except RuntimeError as error:
             if is_of_signal(error):
                 raise
-    raise LookupError("the job is changing the dictionary")
+    raise LookupError(f"the job is changing the {what}")
 
 
-def _search(entries: Iterable[tuple[Any, Any]], key: str | int) -> Any:
+def _search(table: _Table, key: str | int, default: object, most: int | None) -> Any:
     kind = type(key)
-    for known, found in entries:
+    entries: Any = table.items() if type(table) is types.MappingProxyType else dict.items(table)
+    for known, found in islice(entries, most):
         if known is key or (issubclass(type(known), kind) and kind.__eq__(known, key)):
             return found
-    return MISSING
+    return default
 
 
 def _no_attribute(name: str, value: Any) -> LookupError:

@@ -73,7 +73,7 @@ class TorchState(NamedTuple):
     """The current CUDA stream, which belongs to the current device; None if the process does not use CUDA."""
 
 
-_stopped: dict[int, TorchState] = {}
+_stopped: dict[int, TorchState | None] = {}
 """By thread."""
 
 
@@ -124,18 +124,11 @@ def remembered_while_stopped() -> Iterator[None]:
     """Keep this thread's state for `as_stopped_thread`; this thread is stopped in the block."""
     ident = threading.get_ident()
     earlier = _stopped.get(ident)  # an expression that is evaluated at a stop can stop, too
-    _keep(ident, read_torch_state())
+    _stopped[ident] = read_torch_state()
     try:
         yield
     finally:
-        _keep(ident, earlier)
-
-
-def _keep(ident: int, state: TorchState | None) -> None:
-    if state is not None:
-        _stopped[ident] = state
-    else:
-        _stopped.pop(ident, None)
+        _stopped[ident] = earlier
 
 
 @contextlib.contextmanager
@@ -248,7 +241,7 @@ def _is_capturing(cuda: Any) -> bool:
     """Whether the stream of this thread or of a stopped thread is being captured, or the one that torch captures."""
     if cuda.is_current_stream_capturing():
         return True
-    streams = [state.stream for state in list(_stopped.values())]
+    streams = [state.stream for state in list(_stopped.values()) if state is not None]
     for stream in (getattr(cuda.graph, "default_capture_stream", None), *streams):
         if stream is not None:
             with cuda.stream(stream):

@@ -43,8 +43,6 @@ MAX_ERROR = 200
 
 def install() -> None:
     """Patch pydevd in this process and its forked children."""
-    if not SHOWING.is_available():
-        return
     from _pydevd_bundle import pydevd_suspended_frames, pydevd_xml  # noqa: PLC0415 - in debug runs only, as the rest
     from _pydevd_bundle.pydevd_extension_api import StrPresentationProvider  # noqa: PLC0415
     from _pydevd_bundle.pydevd_extension_utils import extensions_of_type  # noqa: PLC0415
@@ -55,7 +53,7 @@ def install() -> None:
     providers.insert(0, _Provider(providers))
     forget = pydevd_xml._TYPE_RESOLVE_HANDLER._type_to_str_provider_cache.clear  # noqa: SLF001 - as in the table
     forget()
-    on_registration(forget)
+    on_registration.append(forget)
     pydevd_suspended_frames.get_variable_details = _remembering_context(pydevd_suspended_frames.get_variable_details)
     SafeRepr._repr_obj = _bounded(SafeRepr._repr_obj)  # noqa: SLF001 - as above
     DefaultResolver._get_py_dictionary = _reading_in_time(DefaultResolver._get_py_dictionary)  # noqa: SLF001 - as above
