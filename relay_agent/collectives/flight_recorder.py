@@ -37,8 +37,8 @@ from relay_core.value_parsers import format_ranges
 # an operation within 0.1 s of its completion, so an operation that it has not retired for longer is not complete. This
 # can only be the last operation of a group: a rank that has begun another one has returned from it.
 
-READERS = {"other": "_dump_fr_trace_json", "nccl": "_dump_nccl_trace_json"}
-"""Functions of `torch._C._distributed_c10d`, by recorder."""
+READERS = {"other": "_dump_fr_trace", "nccl": "_dump_nccl_trace"}
+"""Functions of `torch._C._distributed_c10d` that return pickled dumps, by recorder; with `_json` at the end, JSON."""
 SIZE_VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 """Variables that set how many operations a recorder keeps: the newer and the older name."""
 MAX_ENTRIES = 20_000
@@ -80,8 +80,7 @@ def read_recorders() -> ProcessCollectives:
         return ProcessCollectives(problem="torch.distributed has no process group")
     groups: list[GroupRecord] = []
     problems = []
-    bindings = getattr(getattr(torch, "_C", None), "_distributed_c10d", None)
-    readers = {kind: reader for kind, name in READERS.items() if (reader := getattr(bindings, name, None))}
+    readers = {kind: reader for kind in READERS if (reader := find_reader(kind, "_json"))}
     complete = True
     for kind, reader in readers.items():
         dump, problem, has_completed = _dump(kind, reader)
@@ -99,6 +98,17 @@ def read_recorders() -> ProcessCollectives:
         groups += [GroupRecord(name, ranks=ranks) for name, ranks in members.items() if name not in recorded]
     groups.sort(key=lambda group: group.enqueued <= group.completed)  # those with an incomplete operation first
     return ProcessCollectives(_rank(c10d), tuple(groups[:MAX_GROUPS]), "; ".join(problems))
+
+
+def find_reader(recorder: str, form: str = "") -> Callable[..., Any] | None:
+    """Return torch's function that reads a recorder; None if it is missing.
+
+    Args:
+        recorder: A key of `READERS`.
+        form: "_json" for JSON.
+    """
+    bindings = getattr(getattr(sys.modules.get("torch"), "_C", None), "_distributed_c10d", None)
+    return getattr(bindings, f"{READERS.get(recorder)}{form}", None)
 
 
 def members_of_groups(c10d: Any) -> dict[str, tuple[int, ...]]:
@@ -140,14 +150,15 @@ def parse_dump(dump: object, kind: str, now: float) -> tuple[list[GroupRecord], 
         now: Unix time.
     """
     entries = [mapping(entry) for entry in items(mapping(dump).get("entries"))]
-    by_group = by_key((_group_name(entry, 0), entry) for entry in entries)
+    by_group = by_key((group_name(entry, 0), entry) for entry in entries)
     is_whole = not entries or entries[0].get("record_id") == 0
     return [_group(name, kind, found, now) for name, found in by_group.items() if name], is_whole
 
 
-def _group_name(entry: Mapping[str, object], index: int) -> str:
+def group_name(entry: Mapping[str, object], index: int) -> str:
     """Return the name of an entry's group, or the description of the group if `index` is 1."""
-    names = items(entry.get("process_group"))
+    group = entry.get("process_group")
+    names = list(group) if isinstance(group, tuple) else items(group)  # a pickled dump has tuples
     return text(names[index])[:MAX_NAME] if len(names) > index else ""
 
 
@@ -168,7 +179,7 @@ def _group(name: str, kind: str, entries: list[Mapping[str, object]], now: float
     reported = _reported(sorted(by_number), completed)
     return GroupRecord(
         name,
-        _group_name(entries[-1], 1),
+        group_name(entries[-1], 1),
         kind,
         enqueued=enqueued,
         completed=completed,

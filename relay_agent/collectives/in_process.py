@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import opcode
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from relay_agent.collectives.flight_recorder import read_recorders
+from relay_agent.collectives.flight_recorder import find_reader, group_name, read_recorders
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.stacks.in_process import collect as collect_stacks
 from relay_agent.stacks.stopped import stopped_threads
@@ -65,8 +65,6 @@ def _processor_time(ident: int | None) -> float:
 # operations. torch imports its compiler for this, which takes a second; so nothing is read unless the job has imported
 # it already. It has once it has created an optimizer.
 
-READERS = {"other": "_dump_fr_trace", "nccl": "_dump_nccl_trace"}
-"""Functions of `torch._C._distributed_c10d`, by recorder."""
 COMPILER = "torch._inductor"
 """What torch imports to describe stacks."""
 MIN_AGE = 1.0
@@ -86,7 +84,7 @@ def with_call_places(groups: tuple[GroupRecord, ...], main: Sequence[Frame]) -> 
         return groups
     found: dict[tuple[str, str, int], str] = {}
     for recorder in {key[0] for key in awaited}:
-        found.update(_places(recorder, {key for key in awaited if key[0] == recorder}))
+        found.update(_places(recorder, awaited))
     return tuple(
         group._replace(operations=tuple(_with_place(one, group, found) for one in group.operations)) for group in groups
     )
@@ -103,8 +101,7 @@ def _with_place(one: Operation, group: GroupRecord, found: Mapping[tuple[str, st
 
 def _places(recorder: str, awaited: set[tuple[str, str, int]]) -> dict[tuple[str, str, int], str]:
     """Return the places of operations in one recorder, by recorder, group and number."""
-    bindings = getattr(getattr(sys.modules.get("torch"), "_C", None), "_distributed_c10d", None)
-    reader: Callable[..., bytes] | None = getattr(bindings, READERS.get(recorder, ""), None)
+    reader = find_reader(recorder)
     pickle = sys.modules.get("pickle")
     if reader is None or pickle is None or COMPILER not in sys.modules:
         return {}
@@ -114,15 +111,10 @@ def _places(recorder: str, awaited: set[tuple[str, str, int]]) -> dict[tuple[str
         return {}
     found: dict[tuple[str, str, int], str] = {}
     for entry in map(mapping, items(dump.get("entries"))):
-        name, number = [*_items(entry.get("process_group")), ""][0], count(entry.get("collective_seq_id")) or 0
-        key = recorder, text(name), number
+        key = recorder, group_name(entry, 0), count(entry.get("collective_seq_id")) or 0
         if key in awaited and entry.get("is_p2p") is not True:
             found.setdefault(key, _place(items(entry.get("frames"))))
     return found
-
-
-def _items(value: object) -> Sequence[object]:
-    return value if isinstance(value, tuple) else items(value)  # a dump has tuples where the JSON has lists
 
 
 def _place(frames: Sequence[object]) -> str:
