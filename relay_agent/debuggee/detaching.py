@@ -11,7 +11,7 @@ from typing import Any
 
 from relay_agent.debuggee import tracing
 from relay_agent.debugpy_internals.table import RECOVERY
-from relay_agent.job.gevent_originals import threading, time
+from relay_agent.job.gevent_originals import socket, threading, time
 from relay_core.socket_tables import SocketTables
 
 # Fork handlers that detach a forked child from the debugger of its parent.
@@ -43,8 +43,7 @@ def _forget_debugger() -> None:
     Nothing is imported or logged here: another thread of the parent may have held an import lock, or that of a stream.
     """
     threading.settrace(None)
-    if sys.version_info >= (3, 12):
-        _free_monitoring()
+    _free_monitoring()
     constants: Any = sys.modules.get("_pydevd_bundle.pydevd_constants")
     with contextlib.suppress(AttributeError, KeyError):  # another version of debugpy; the parent has logged that
         constants.GlobalDebuggerHolder.global_dbg = None
@@ -53,18 +52,16 @@ def _forget_debugger() -> None:
     threading.current_thread().additional_info = None  # type: ignore[attr-defined] # where pydevd keeps its state
 
 
-if sys.version_info >= (3, 12):
-
-    def _free_monitoring() -> None:
-        """Unregister pydevd's callbacks and its tool id in `sys.monitoring`."""
-        monitoring = sys.monitoring
-        for tool in range(6):  # sys.monitoring has the tool ids 0 to 5
-            if monitoring.get_tool(tool) == "pydevd":
-                monitoring.set_events(tool, 0)
-                for name, event in vars(monitoring.events).items():
-                    if not name.startswith("_") and event:
-                        monitoring.register_callback(tool, event, None)
-                monitoring.free_tool_id(tool)
+def _free_monitoring() -> None:
+    """Unregister pydevd's callbacks and its tool id in `sys.monitoring`, which Python has since version 3.12."""
+    monitoring: Any = getattr(sys, "monitoring", None)
+    for tool in range(6) if monitoring is not None else ():  # the tool ids are 0 to 5
+        if monitoring.get_tool(tool) == "pydevd":
+            monitoring.set_events(tool, 0)
+            for name, event in vars(monitoring.events).items():
+                if not name.startswith("_") and event:
+                    monitoring.register_callback(tool, event, None)
+            monitoring.free_tool_id(tool)
 
 
 # Shuts down a debugger that has stopped responding. The job then continues, and another debugger can attach.
@@ -97,9 +94,7 @@ def end_debugger(debugger: Any, *, threads: bool = False) -> bool:
     """
     if not RECOVERY.is_available():
         return False
-    import socket  # noqa: PLC0415 - only for a debugger that is no longer responding, as below
-
-    import pydevd  # noqa: PLC0415
+    import pydevd  # noqa: PLC0415 - only for a debugger that is no longer responding
 
     with RECOVERY.guarded():
         running = list(debugger.created_pydb_daemon_threads) if threads else []

@@ -36,8 +36,6 @@ EVENTLET_WAY_OUT = (
     "leave out monkey_patch() in the debug run, or use gevent or asyncio, as eventlet's authors recommend"
 )
 GEVENT_WAY_OUT = f"set {GEVENT_VARIABLE}=True in the job's environment, or attach only after the patch"
-_replaced: list[ModuleType] = []
-"""The modules whose function that patches was replaced."""
 
 _USED_BY_PYDEVD = ("code", "xmlrpc.client", "xmlrpc.server", "http.server")
 """Modules of the standard library that pydevd's list of saved modules imports; the job must not get the copies that
@@ -174,8 +172,9 @@ def silence_hint() -> None:
             module.notify_about_gevent_if_needed = lambda _stream=None: False
 
 
+@functools.cache
 def watch_patches(*, before_patch: Callable[[str], None]) -> None:
-    """Make the functions that patch threads call another function first; they are replaced when they are imported.
+    """Make the functions that patch threads, once these are imported, call another function first; only once for each.
 
     Args:
         before_patch: Receives the reason and a hint.
@@ -192,9 +191,6 @@ def _before_gevent(before_patch: Callable[[str], None]) -> None:
 
 def _wrap(module: ModuleType, name: str, before: Callable[[], None]) -> None:
     function = vars(module)[name]
-    if module in _replaced:
-        return
-    _replaced.append(module)
 
     @functools.wraps(function)
     def end_and_patch(*arguments: object, **named: object) -> object:

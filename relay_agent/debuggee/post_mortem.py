@@ -135,7 +135,7 @@ def _make_holding(make: Callable[[], Callable[[threading.Thread], None]]) -> Cal
         error = sys.exc_info()[1]
         invoke(thread)
         if error is not None:
-            _post_mortem(error, is_uncaught=True)
+            hold_at(error, is_uncaught=True)
 
     return invoke_and_hold
 
@@ -143,7 +143,7 @@ def _make_holding(make: Callable[[], Callable[[threading.Thread], None]]) -> Cal
 def _hold_at_exit() -> None:
     error = getattr(sys, "last_value", None)  # Python sets it before it calls the hook
     if error is not None and _ends_the_program(error):
-        _post_mortem(error, is_uncaught=True)
+        hold_at(error, is_uncaught=True)
 
 
 def _ends_the_program(error: BaseException) -> bool:
@@ -160,7 +160,7 @@ def _hold_and_call(error: BaseException | None, hook: Callable[[], object], *, p
     if prints_only:
         hook()
     if error is not None:
-        _post_mortem(error, is_uncaught=True)
+        hold_at(error, is_uncaught=True)
     if not prints_only:
         hook()
 
@@ -190,13 +190,15 @@ def _print_collected(frame: FrameType | None) -> None:
         collected.truncate()
 
 
-def hold_at(error: Exception) -> None:
-    """Hold the process at an exception that a framework will catch, if the run is debugged with `--debug-on-crash`."""
-    _post_mortem(error, is_uncaught=False)
+def hold_at(error: BaseException, *, is_uncaught: bool = False) -> None:
+    """Hold the process at an exception, once, if the run is debugged with `--debug-on-crash`.
 
+    A failure in this function does not affect how the exception propagates.
 
-def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
-    """Hold the process at `error`, once; a failure in this function does not affect how the exception propagates."""
+    Args:
+        error: The exception.
+        is_uncaught: Whether it has left the program or its thread; False if a framework will catch it.
+    """
     if _installed is None or _installed.owner != os.getpid() or not isinstance(error, Exception):
         return
     if not _installed.crashed.acquire(blocking=False):

@@ -97,7 +97,7 @@ def _stop_tracing() -> None:
             pass
     restore_output()
     pydev_monkey.disable_trace_thread_modules()
-    if sys.version_info >= (3, 12) and PYDEVD_USE_SYS_MONITORING:
+    if PYDEVD_USE_SYS_MONITORING:
         _stop_monitoring()
         return
     gevent_support.GreenletTracer.is_released = True
@@ -274,19 +274,17 @@ class _Retracer:
         attempted.set()
 
 
-if sys.version_info >= (3, 12):
+def _stop_monitoring() -> None:
+    """Switch pydevd's events off, and remove its line events from code with breakpoints.
 
-    def _stop_monitoring() -> None:
-        """Switch pydevd's events off, and remove its line events from code with breakpoints.
-
-        Such code remains instrumented, and slow, until the callback of each line's first event has returned DISABLE.
-        """
-        monitoring = sys.monitoring
-        if monitoring.get_tool(monitoring.DEBUGGER_ID) != "pydevd":
-            return
-        monitoring.set_events(monitoring.DEBUGGER_ID, 0)
-        for event in (monitoring.events.LINE, monitoring.events.JUMP, monitoring.events.PY_RETURN):
-            monitoring.register_callback(monitoring.DEBUGGER_ID, event, lambda *_event: monitoring.DISABLE)
+    Such code remains instrumented, and slow, until the callback of each line's first event has returned DISABLE.
+    """
+    monitoring: Any = sys.monitoring  # type: ignore[attr-defined] # Python 3.12
+    if monitoring.get_tool(monitoring.DEBUGGER_ID) != "pydevd":
+        return
+    monitoring.set_events(monitoring.DEBUGGER_ID, 0)
+    for event in (monitoring.events.LINE, monitoring.events.JUMP, monitoring.events.PY_RETURN):
+        monitoring.register_callback(monitoring.DEBUGGER_ID, event, lambda *_event: monitoring.DISABLE)
 
 
 class _TraceRemover:

@@ -194,11 +194,6 @@ def answer_receipts() -> None:
             setattr(handler, f"{RECEIPT}_request", lambda _self, _request: {})
 
 
-def is_leaving(session: Any) -> bool:
-    """Return whether the editor of a session has disconnected, but the debugged process has not."""
-    return bool(session.client and session.server and session.server.is_connected and has_left(session.client))
-
-
 def has_left(client: Any) -> bool:
     """Return whether an editor has disconnected, even if the adapter has not noticed it yet.
 
@@ -220,7 +215,8 @@ def has_left(client: Any) -> bool:
 def has_leaving_editor(sessions: Any) -> bool:
     """Return whether an editor has disconnected from a session that has not ended; False if that is unknown."""
     try:
-        return any(is_leaving(session) for session in list(sessions._sessions))  # noqa: SLF001 - nothing public lists them
+        found = [each for each in list(sessions._sessions) if each.client and each.server]  # noqa: SLF001 - nothing public
+        return any(each.server.is_connected and has_left(each.client) for each in found)
     except (AttributeError, RuntimeError):  # another version of debugpy, or the set has changed meanwhile
         return False
 
