@@ -13,7 +13,7 @@ from relay_client.cli.common import Commands, add_command, add_flag, add_port, a
 
 if TYPE_CHECKING:
     from relay_client.dap import DapClient
-    from relay_client.pdb.prompt import DebugConnection
+    from relay_client.pdb.debugger import DebugConnection
 
 LOCKED = 423
 """The HTTP status for a locked resource, used here because the agent's refusal of a stream contains no status."""
@@ -88,7 +88,7 @@ async def _session(arguments: argparse.Namespace, rank: int, port: int | None) -
     from relay_client.agents.wait_for_ending import how_process_ended
     from relay_client.dap import DapClient
     from relay_client.hang.waits import Waits
-    from relay_client.pdb.prompt import DebugConnection
+    from relay_client.pdb.debugger import DebugConnection
     from relay_client.ports.rank_port import single_claim, wait_for_claims
     from relay_client.ranks.view import replaced_text
     from relay_core.agent_api.announcement import State

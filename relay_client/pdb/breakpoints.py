@@ -144,13 +144,10 @@ class Breakpoints:
             await self._send(path)
         return removed
 
-    def ids_at(self, path: str, line: int) -> list[int]:
-        """Return the adapter's ids of the breakpoints at a line."""
-        return [one.id for one in self.all if (one.path, one.line) == (path, line)]
-
-    async def clear_hit(self, ids: list[int]) -> None:
-        """Remove the temporary breakpoints among those with these ids of the adapter."""
-        await self.clear({one.number for one in self.all if one.temporary and one.id in ids})
+    async def clear_hit(self, ids: Collection[int], places: Collection[tuple[str, int]]) -> None:
+        """Remove the temporary breakpoints among those with these ids of the adapter, and those at these lines."""
+        hit = (one for one in self.all if one.id in ids or (one.path, one.line) in places)
+        await self.clear({one.number for one in hit if one.temporary})
 
     async def run_until(self, path: str, lines: range) -> None:
         """Resume until one of these lines in the selected frame's function is reached or the function returns."""

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from relay_client.dap import DapClient, HowEnded, RequestFailed, readable
 from relay_client.editor.messages import IN_C_CODE
@@ -243,6 +244,24 @@ Connect = Callable[[], Awaitable[DapClient]]
 """Opens a new connection to the job's debug adapter."""
 
 
+class DebugConnection(NamedTuple):
+    """A connection to the debug adapter of a job."""
+
+    client: DapClient
+    """Connected, but not yet attached."""
+    connect: Connect
+    crashed: bool = False
+    """True if the job is held at an exception and stops there once a debugger attaches."""
+    cwd: str = ""
+    """The directory in which the job was started, for relative file names in breakpoints; "" if unknown."""
+    how_ended: HowEnded | None = None
+    """Called when the debugger has reported the end of the job."""
+    replaced: str = ""
+    """A sentence about the stop of the debugger that this connection replaces if it can attach; "" if it had none."""
+    waits: Callable[[], str] = lambda: ""
+    """Returns for which ranks the job waits, such as `in all_reduce, waiting for rank 2`; "" if it does not wait."""
+
+
 async def release_child(connect: Connect, pid: int) -> None:
     """Let a waiting child process continue without a debugger."""
     try:
@@ -283,26 +302,15 @@ class Debugger:
     """One debug session at a prompt.
 
     Args:
-        client: Connected, but not yet attached.
-        connect: Opens another connection to the same adapter.
+        connection: The connection to the job.
         screen: Shows the output of the debugger and of the job.
-        cwd: The job's working directory, for relative file names; "" if unknown.
-        how_ended: Called when the debugger has reported the end of the job.
     """
 
-    def __init__(
-        self,
-        client: DapClient,
-        connect: Connect,
-        screen: Screen,
-        *,
-        cwd: str = "",
-        how_ended: HowEnded | None = None,
-    ) -> None:
+    def __init__(self, connection: DebugConnection, screen: Screen) -> None:
+        self.connection = connection
         self.screen = screen
-        self.session = Session(
-            client, screen.show_output, self.show_stop, functools.partial(release_child, connect), how_ended
-        )
+        release = functools.partial(release_child, connection.connect)
+        self.session = Session(connection.client, screen.show_output, self.show_stop, release, connection.how_ended)
         self.breakpoints = Breakpoints(self.session)
         self.source = Source(self.session.value)
         self.listed = 0
@@ -313,31 +321,26 @@ class Debugger:
         """The last line, if it was refused because the job would exit."""
         self.quit_requested = False
         """True once the user has entered `quit`."""
-        self._cwd = cwd
 
-    async def begin(
-        self, *, stop: bool, crashed: bool, breakpoints: Sequence[BreakpointSpec], replaced: str = ""
-    ) -> None:
+    async def begin(self, breakpoints: Sequence[BreakpointSpec], *, stop: bool) -> None:
         """Attach, and show where the job has stopped; without `stop`, wait until it stops at a breakpoint.
 
         If there is none and the commands come from a pipe, do not wait: a command can set one, and their end detaches.
 
         Args:
-            stop: Whether to pause the job.
-            crashed: Whether the job is held at an exception and stops there once a debugger is attached.
             breakpoints: Breakpoints with file and line.
-            replaced: Shown once attached.
+            stop: Whether to pause the job.
 
         Raises:
             UsageError: the directory of a file is unknown.
             RelayDebugError: attaching failed.
         """
-        await self._attach(breakpoints, replaced, pause=stop and not crashed)
+        self.exits = crashed = self.connection.crashed
+        await self._attach(breakpoints, pause=stop and not crashed)
         if not (stop or crashed):
             self.screen.show(RUNNING)
             if not (self.breakpoints.all or self.screen.is_terminal):
                 return
-        self.exits = crashed
         if crashed and not await self.session.wait(CRASH_TIMEOUT):
             self.screen.show("the job has not stopped at the exception; pausing it instead")
             await self.session.pause_and_wait(PAUSE_TIMEOUT)
@@ -347,14 +350,14 @@ class Debugger:
         else:
             await self.show_still_running()
 
-    async def _attach(self, breakpoints: Sequence[BreakpointSpec], replaced: str, *, pause: bool) -> None:
+    async def _attach(self, breakpoints: Sequence[BreakpointSpec], *, pause: bool) -> None:
         for spec in breakpoints:
             self.breakpoints.add(self._from_cwd(spec.file), spec.line, spec.condition)
         by_path = self.breakpoints.by_path()
         dap_by_path = {path: [one.as_dap() for one in here] for path, here in by_path.items()}
         results = await self.session.attach(dap_by_path, pause=pause)
-        if replaced:
-            self.screen.show(escape_controls(replaced))
+        if self.connection.replaced:
+            self.screen.show(escape_controls(self.connection.replaced))
         for path, here in by_path.items():
             with readable():
                 for one, result in zip(here, results[path], strict=False):
@@ -399,7 +402,9 @@ class Debugger:
         session = self.session
         await session.select_stopped_thread()
         self.listed = 0
-        await self.breakpoints.clear_hit(self._hit_breakpoints())
+        with readable():
+            hit = list(session.reason.get("hitBreakpointIds", []))
+        await self.breakpoints.clear_hit(hit, [(frame.path, frame.line) for frame in session.frames[:1]])
         if (found := exception_of(session.reason)) is not None:
             self.screen.show(f"*** {escape_controls(str(found))}")
         name = escape_controls((await session.threads()).get(session.thread, ""))
@@ -407,14 +412,6 @@ class Debugger:
         if name != "MainThread":
             self.screen.show(f"in thread {session.thread}, {name}; enter 'threads' to list all threads")
         await self.show_place()
-
-    def _hit_breakpoints(self) -> list[int]:
-        """Return the adapter's ids of the breakpoints that were hit, or at whose line the job has stopped anyway."""
-        with readable():
-            hit = list(self.session.reason.get("hitBreakpointIds", []))
-        for frame in self.session.frames[:1]:
-            hit += self.breakpoints.ids_at(frame.path, frame.line)
-        return hit
 
     def show_breakpoint(self, one: Breakpoint) -> None:
         """Show a breakpoint that was set, and a warning if its condition may be invalid."""
@@ -507,8 +504,9 @@ class Debugger:
         return sorted(map(str, found), key=is_library) if isinstance(found, list) else []
 
     def _from_cwd(self, name: str) -> str:
-        if not posixpath.isabs(name) and not self._cwd:
+        cwd = self.connection.cwd
+        if not posixpath.isabs(name) and not cwd:
             raise UsageError(
                 f"the location of '{name}' is unknown while the job is running", hint="use the absolute path"
             )
-        return posixpath.normpath(posixpath.join(self._cwd, name))
+        return posixpath.normpath(posixpath.join(cwd, name))

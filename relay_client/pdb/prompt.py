@@ -13,16 +13,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import FrameType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from relay_client.dap import DapClient, HowEnded
 from relay_client.editor.notices import PAUSE_TIMEOUT
 from relay_client.pdb.breakpoints import parse_initial
 from relay_client.pdb.commands import REPEATABLE, execute, is_quit, split
-from relay_client.pdb.debugger import RUNNING, Connect, Debugger, Screen
+from relay_client.pdb.debugger import RUNNING, DebugConnection, Debugger, Screen
 from relay_client.ui.background import log_to
 from relay_core.net.tasks import cancel_and_wait
 
@@ -31,23 +30,6 @@ TYPED_AHEAD = 1.0
 """Seconds for which a command may run before what is typed is an answer to it; before, it is for the next prompt."""
 READ_INTERVAL = 0.1
 """Seconds between checks whether something was typed while the job runs."""
-
-
-class DebugConnection(NamedTuple):
-    """A connection to the debug adapter of a job."""
-
-    client: DapClient
-    connect: Connect
-    crashed: bool = False
-    """True if the job is held at an exception and stops there once a debugger attaches."""
-    cwd: str = ""
-    """The directory in which the job was started, for relative file names in breakpoints; "" if unknown."""
-    how_ended: HowEnded | None = None
-    """Called when the debugger has reported the end of the job."""
-    replaced: str = ""
-    """A sentence about the stop of the debugger that this connection replaces if it can attach; "" if it had none."""
-    waits: Callable[[], str] = lambda: ""
-    """Returns for which ranks the job waits, such as `in all_reduce, waiting for rank 2`; "" if it does not wait."""
 
 
 def run_pdb(
@@ -74,19 +56,15 @@ def run_pdb(
     initial = [parse_initial(text) for text in breakpoints]
     screen = Screen()
     lost, why = None, ""
-
-    async def begin(debugger: Debugger) -> None:
-        await debugger.begin(stop=stop, crashed=loop.crashed, breakpoints=initial, replaced=loop.replaced)
-
     is_terminal = screen.is_terminal and sys.stdout.isatty() and sys.stderr.isatty()
     log = log_to(screen) if is_terminal else contextlib.nullcontext()
     with log, contextlib.suppress(_Terminated), _termination_signals(), _LoopThread(connection, screen) as loop:
         session = loop.debugger.session
         prompt = _Prompt(loop, f"({title}) ")
         try:
-            after = "lets the crashed job exit" if loop.crashed else "leaves the job running"
+            after = "lets the crashed job exit" if loop.debugger.connection.crashed else "leaves the job running"
             screen.show(f"attaching to {title}; h shows the commands, q or Ctrl-D {after}")
-            prompt.run(begin(loop.debugger))
+            prompt.run(loop.debugger.begin(initial, stop=stop))
             why = prompt.read_lines()
         except _Terminated as ended:
             why = f"received {ended}; "
@@ -152,7 +130,7 @@ class _Prompt:
                         return None
                     if self._debugger.session.running and time.monotonic() >= began + TYPED_AHEAD:
                         self._answer_typed()
-                        if (waits := self._loop.waits()) and waits != shown:
+                        if (waits := self._debugger.connection.waits()) and waits != shown:
                             self._debugger.screen.show(f"still running: {(shown := waits)}")
                 except KeyboardInterrupt:
                     self._debugger.screen.show("")  # the terminal has shown ^C
@@ -215,8 +193,8 @@ class _LoopThread:
 
     async def _run(self) -> None:
         """Keep the connection and the debugger open until the context manager exits."""
-        async with self._connection as (client, connect, self.crashed, cwd, how_ended, self.replaced, self.waits):
-            self.debugger = Debugger(client, connect, self._screen, cwd=cwd, how_ended=how_ended)
+        async with self._connection as connected:
+            self.debugger = Debugger(connected, self._screen)
             async with self.debugger.session:
                 self._connected.set_result(None)
                 await self._exiting.wait()

@@ -14,7 +14,8 @@ PDB = """
 import contextlib
 from relay_client.dap import DapClient
 from relay_client.pdb import prompt
-from relay_client.pdb.prompt import DebugConnection, run_pdb
+from relay_client.pdb.debugger import DebugConnection
+from relay_client.pdb.prompt import run_pdb
 from relay_core.program.console import run_program
 
 @contextlib.asynccontextmanager

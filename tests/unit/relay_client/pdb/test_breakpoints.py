@@ -105,9 +105,9 @@ async def test_temporary_ones_go_when_they_are_hit():
     """A temporary breakpoint is removed when it is hit, others stay."""
     table = Breakpoints(Adapter())
     temporary, lasting = await table.set("/a.py", 4, temporary=True), await table.set("/b.py", 6)
-    await table.clear_hit([999])
+    await table.clear_hit([999], [])
     assert len(table.all) == 2
-    await table.clear_hit([temporary.id, lasting.id])
+    await table.clear_hit([temporary.id, lasting.id], [])
     assert table.all == [lasting]
 
 
@@ -121,10 +121,11 @@ async def test_run_until():
     assert adapter.set == {"/a.py": [5]}  # where the adapter has moved it
 
 
-async def test_ids_at_a_line():
-    """The breakpoints at the line of a stop are found by it."""
-    breakpoints = Breakpoints(Adapter())
-    await breakpoints.set("/a.py", 2, temporary=True)
-    await breakpoints.set("/b.py", 4)
-    assert [102] == breakpoints.ids_at("/a.py", 3)
-    assert [] == breakpoints.ids_at("/b.py", 3)
+async def test_temporary_ones_go_when_their_line_is_reached():
+    """A temporary breakpoint at the line of a stop is removed, in that file only, even if it was not the reason."""
+    table = Breakpoints(Adapter())
+    temporary, lasting = await table.set("/a.py", 2, temporary=True), await table.set("/b.py", 4)
+    await table.clear_hit([], [("/b.py", temporary.line)])
+    assert table.all == [temporary, lasting]
+    await table.clear_hit([], [("/a.py", temporary.line), ("/b.py", lasting.line)])
+    assert table.all == [lasting]
