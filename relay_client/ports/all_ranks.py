@@ -26,9 +26,10 @@ from relay_client.editor.notices import WaitingNotices
 from relay_client.job_session import wire
 from relay_client.job_session.members import Group, RankName
 from relay_client.job_session.session import JobSession
+from relay_client.ports.connection_records import PortLog
 from relay_client.ports.editor_link import PortContext
 from relay_client.ports.local_port import LocalPort
-from relay_client.ports.waiting_connection import PortLog, WaitingConnection
+from relay_client.ports.waiting_connection import WaitingConnection
 from relay_client.stacks import places
 from relay_client.ui.text import since_text
 from relay_client.verbs.console import answer_as_text

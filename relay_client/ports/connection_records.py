@@ -1,18 +1,25 @@
-"""The connections of local programs to the open ports, as data for display."""
+"""The connections of local programs to the open ports, as data for display and as lines of the log."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
+import logging
 import time
 from collections.abc import Callable, Iterator
 
 from relay_client.ports.connection_state import Connection
+from relay_client.ports.local_port import LocalPort
 from relay_client.ranks.view import StopReport
+from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.foreign import printable
 from relay_core.layers.stop_observer import ObservedStop, StopObserver
+from relay_core.net.session.stream import StreamBroken
 from relay_core.net.streams.bridge import Traffic
+from relay_core.tunnel.outcomes import ResetCode
+
+logger = logging.getLogger(__name__)
 
 MAX_PATH = 1000
 """Maximum number of characters in a displayed file name."""
@@ -167,3 +174,59 @@ class Connections:
     def _end_use(self) -> None:
         self._uses -= 1
         self._idle_since = time.monotonic()
+
+
+class PortLog:
+    """Logs the connections to one port: one line for each state of a debugger's connection.
+
+    A browser opens many connections to a forwarded port. Each of them is logged in one line at level DEBUG, and a
+    problem that they have in common is logged only once until a connection succeeds again.
+
+    Args:
+        local: The port.
+    """
+
+    def __init__(self, local: LocalPort) -> None:
+        self._local = local
+        self._is_forward = local.destination.is_forward
+        self._last_problem = ""
+        """The last logged problem with a forwarded port; "" once a connection to the port has succeeded."""
+
+    def connected(self, name: str) -> None:
+        """Log that the target has answered."""
+        self._last_problem = ""
+        self.happened(name, "connected to the agent")
+
+    def happened(self, name: str, what: str) -> None:
+        """Log what has happened to a connection of an editor."""
+        if not self._is_forward:
+            logger.info("%s: %s", name, what)
+
+    def closed(self, record: ConnectionRecord) -> None:
+        """Log the end of a connection and its byte counts."""
+        level, traffic = logging.DEBUG if self._is_forward else logging.INFO, record.traffic
+        logger.log(level, "%s: closed (%d bytes sent, %d received)", record.name, traffic.sent, traffic.received)
+
+    def waiting(self, name: str, why: RelayDebugError) -> None:
+        """Log why a connection is waiting."""
+        self._problem(logging.WARNING, name, f"waiting: {why.reason if isinstance(why, StreamBroken) else why}")
+
+    def failed(self, name: str, error: RelayDebugError) -> None:
+        """Log the error that has ended a connection."""
+        if isinstance(error, StreamBroken) and error.reset is ResetCode.HELD:
+            logger.error(
+                "%s is %s. hint: wait until that user disconnects, or debug another rank", self._local, error.reason
+            )
+        elif isinstance(error, ConnectionLost):
+            self._problem(logging.WARNING, name, f"lost: {error.reason or error.sentence}")
+        else:
+            self._problem(logging.ERROR, name, str(error))
+
+    def _problem(self, level: int, name: str, text: str) -> None:
+        if not self._is_forward:
+            logger.log(level, "%s: %s", name, text)
+        elif text != self._last_problem:
+            self._last_problem = text
+            logger.log(level, "%s: %s", self._local, text)
+        else:
+            logger.debug("%s: %s", name, text)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from relay_client.agents.event_log import name_with_node
 from relay_client.agents.requests import send_request
@@ -25,7 +25,8 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.console import Command
 from relay_client.editor.job_view import JobView
 from relay_client.editor.session import EditorSession
-from relay_client.ports.connection_records import ConnectionRecord, Connections
+from relay_client.ports.connection_records import ConnectionRecord, Connections, PortLog
+from relay_client.ports.local_port import LocalPort
 from relay_client.ranks.view import replaced_text
 from relay_client.ui.text import since_text
 from relay_client.verbs.console import answer_as_text
@@ -202,48 +203,35 @@ class PortContext:
     debugpy's adapter."""
 
 
-class ConnectionLog(Protocol):
-    """Logs how connections end."""
-
-    def closed(self, record: ConnectionRecord) -> None:
-        """Log the end of a connection and its byte counts."""
-
-    def failed(self, name: str, error: RelayDebugError) -> None:
-        """Log the error that has ended a connection."""
-
-
 class EditorLink:
     """A connection of an editor, with its session and the tasks that keep it informed.
 
     Args:
         context: What the connections have in common.
-        destination: Where the connection leads.
+        local: The local port, and where it leads.
         record: The record in which the state of the connection is noted.
         endpoint: The connection; closed at the end.
-        listens: Whether the editor is listening and the job has connected to it.
+        log: The log of the port.
     """
 
+    _listens = True
+    """Whether the editor is listening and the job has connected to it."""
+
     def __init__(
-        self,
-        context: PortContext,
-        destination: Destination,
-        record: ConnectionRecord,
-        endpoint: LocalSide,
-        *,
-        listens: bool = False,
+        self, context: PortContext, local: LocalPort, record: ConnectionRecord, endpoint: LocalSide, log: PortLog
     ) -> None:
         self._tunnels = context.tunnels
-        self._destination = destination
+        self._destination = destination = local.destination
         self._record, self._name = record, record.name
         self._endpoint = endpoint
-        self._listens = listens
+        self._log = log
         self._loop = asyncio.get_running_loop()
         self._views = JobViews(context.tunnels, destination)
         self.session = EditorSession(
             self._views.current(),
             self._loop.time(),
             allow_terminate=context.allow_terminate,
-            listens=listens,
+            listens=self._listens,
             find_root=find_local_root,
             on_source=self._check_source,
             on_question=self._ask_ranks,
@@ -253,20 +241,19 @@ class EditorLink:
         self._bridge: Bridge | None = None
         """The bridge to the current stream or, if there is none, to the last one."""
 
-    async def run(self, carrying: Awaitable[bool], log: ConnectionLog) -> None:
+    async def run(self, carrying: Awaitable[bool]) -> None:
         """Carry the connection until it ends, and show the editor why it has ended.
 
         Args:
             carrying: Carries all bytes; its result is False if the local side disconnected before there was a stream.
-            log: The log.
         """
         try:
             if await carrying:
                 await self._endpoint.close()
-                log.closed(self._record)
+                self._log.closed(self._record)
         except RelayDebugError as error:
             self._record.closed(end_reason(error))
-            log.failed(self._name, error)
+            self._log.failed(self._name, error)
             if self._is_for_editors and not self._endpoint.is_gone:
                 self.session.update(self._views.current(), self._loop.time())
                 self._write_end(end_reason(error), may_return=_may_return(error))

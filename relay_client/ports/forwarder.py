@@ -26,11 +26,11 @@ from functools import partial
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import NotForwarded, Tunnels
 from relay_client.ports.all_ranks import JobConnection
-from relay_client.ports.connection_records import Connections
+from relay_client.ports.connection_records import Connections, PortLog
 from relay_client.ports.editor_link import PortContext
 from relay_client.ports.listening_editors import Listener, ReverseForwarder, listener_on, program_on
-from relay_client.ports.local_port import LocalPort, PortLock, PortLocked, PortOwner, debugger_ports
-from relay_client.ports.waiting_connection import PortLog, WaitingConnection
+from relay_client.ports.local_port import LocalPort, PortLock, debugger_ports, in_use_error
+from relay_client.ports.waiting_connection import WaitingConnection
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
 from relay_core.net.loopback import PeerCheck
 from relay_core.net.streams.local_endpoint import LocalEndpoint
@@ -143,10 +143,7 @@ class Forwarder:
         Raises:
             LocalPortInUse, UsageError: the port cannot be opened.
         """
-        try:
-            lock = PortLock(local.port)
-        except PortLocked as error:
-            raise _locked(local.port, error.owner) from None
+        lock = PortLock(local.port)
         port = _OpenPort(local, lock, PortLog(local))
         with contextlib.ExitStack() as undoing:
             undoing.callback(lock.release)
@@ -158,7 +155,8 @@ class Forwarder:
                 if error.errno != errno.EADDRINUSE or not is_reversible:
                     raise _listen_error(local.port, error) from None
                 self._check_editor(local.port)
-                port.tasks.spawn(self._reverse(local.port), name=f"reverse of port {local.port}")
+                reverse = ReverseForwarder(self._context, local, port.log)
+                port.tasks.spawn(reverse.run(), name=f"reverse of port {local.port}")
             undoing.pop_all()
         self._open[local.port] = port
         self._warn_of_other_users()
@@ -247,9 +245,9 @@ class Forwarder:
         try:
             listener = listener_on(port)
         except OSError as error:
-            raise _in_use(port, f"a program whose user cannot be determined ({error.strerror})") from None
+            raise in_use_error(port, f"a program whose user cannot be determined ({error.strerror})") from None
         if listener is Listener.FOREIGN:
-            raise _in_use(port, "another user")
+            raise in_use_error(port, "another user")
         program = program_on(port)
         by = f" by {program}" if program else ""
         if listener is Listener.OWN:
@@ -307,12 +305,6 @@ class Forwarder:
         finally:
             self.job_sessions.remove(connection)
 
-    async def _reverse(self, port: int) -> None:
-        try:
-            await ReverseForwarder(self._context, port).run()
-        except RelayDebugError as error:
-            logger.error("port %d: %s", port, error)
-
 
 @dataclass(eq=False)
 class _OpenPort:
@@ -335,26 +327,9 @@ def _free_port() -> int:
 
 def _listen_error(port: int, error: OSError) -> RelayDebugError:
     if error.errno == errno.EADDRINUSE:
-        return _in_use(port, program_on(port))
+        return in_use_error(port, program_on(port))
     if error.errno == errno.EACCES:
         return UsageError(f"port {port} needs administrator rights", hint="use port 1024 or higher")
     return LocalPortInUse(
         f"cannot listen on {LOCAL_HOST}:{port}: {error.strerror}", hint="choose other ports with --ports"
-    )
-
-
-def _locked(port: int, owner: PortOwner | None) -> LocalPortInUse:
-    if owner is None:
-        return _in_use(port, "another relay-client")
-    return LocalPortInUse(
-        f"port {port} on this machine is in use by another relay-client ({owner})",
-        hint=f"if 'relay-client status' lists it, 'relay-client stop --client {owner.pid}' stops it; otherwise, choose "
-        "other ports with --ports",
-    )
-
-
-def _in_use(port: int, by: str) -> LocalPortInUse:
-    return LocalPortInUse(
-        f"port {port} on this machine is in use{f' by {by}' if by else ''}",
-        hint="stop the other program (often an earlier relay-client), or choose other ports with --ports",
     )

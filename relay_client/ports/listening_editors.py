@@ -10,12 +10,11 @@ import logging
 import re
 import socket
 from pathlib import Path
-from typing import NoReturn
 
-from relay_client.agents.roster import Destination
-from relay_client.ports.connection_records import ConnectionRecord
+from relay_client.ports.connection_records import ConnectionRecord, PortLog
 from relay_client.ports.editor_link import EditorLink, PortContext
 from relay_client.ports.layers import RequestGuard
+from relay_client.ports.local_port import LocalPort
 from relay_client.prefetch import ResponseCache
 from relay_core.agent_api.metadata import StreamMetadata
 from relay_core.agent_api.requests import Failure, Listen
@@ -131,13 +130,15 @@ class ReverseForwarder:
 
     Args:
         context: What the connections have in common.
-        port: The port on which the editor is listening, which is also the job's logical port.
+        local: The port on which the editor is listening, which is also the job's logical port.
+        log: The log of the port.
     """
 
-    def __init__(self, context: PortContext, port: int) -> None:
+    def __init__(self, context: PortContext, local: LocalPort, log: PortLog) -> None:
         self._context = context
         self._tunnels = context.tunnels
-        self._port = port
+        self._local, self._port = local, local.port
+        self._log = log
         self._connections = context.connections
         self._waiting: ConnectionRecord | None = None
         """The record of the editor while it is listening and no job has connected."""
@@ -146,12 +147,8 @@ class ReverseForwarder:
         """Set when the editor has stopped listening, or its last connection has ended."""
         self._last_logged = ""
 
-    async def run(self) -> NoReturn:
-        """Serve the editor whenever it is listening, until cancelled.
-
-        Raises:
-            RelayDebugError: no agent can be reached, and waiting cannot help.
-        """
+    async def run(self) -> None:
+        """Serve the editor whenever it is listening, until no agent can be reached and waiting cannot help."""
         try:
             async with self._streams:
                 with self._tunnels.accepting(self._port, self._accept):
@@ -159,6 +156,8 @@ class ReverseForwarder:
                         await self._until_editor_listens()
                         refused = await self._serve()
                         await asyncio.sleep(REFUSED_INTERVAL if refused else REQUEST_INTERVAL)
+        except RelayDebugError as error:
+            logger.error("port %d: %s", self._port, error)
         finally:
             self._stop_waiting()
 
@@ -195,7 +194,7 @@ class ReverseForwarder:
 
     async def _serve(self) -> bool:
         """Make the job connect, and wait until the editor has finished; return True if the job cannot connect."""
-        wanted = Destination(self._port)
+        wanted = self._local.destination
         agent_id = await self._tunnels.search.wait_for(
             lambda: self._tunnels.agent_for(wanted),
             lambda error: self._log_waiting(self._tunnels.unreachable_error(wanted, error)),
@@ -255,23 +254,14 @@ class ReverseForwarder:
         try:
             # The local program is debugpy's adapter, which the editor has started. The adapter forwards relay-client's
             # events as it does the job's; after `terminated`, it ends the editor's session.
-            link = EditorLink(self._context, Destination(self._port), record, local, listens=True)
+            link = EditorLink(self._context, self._local, record, local, self._log)
             layers: list[Layer] = [link.session, RequestGuard(None, link.refused), record.observer()]
             layers += [ResponseCache(is_adapter_local=True)] if prefetch else []
-            await link.run(link.carry_through(stream, LayerStack(layers)), self)
+            await link.run(link.carry_through(stream, LayerStack(layers)))
         finally:
             self._connections.remove(record)
             if len(self._streams) == 1:  # this is the last stream
                 self._over.set()
-
-    def closed(self, record: ConnectionRecord) -> None:
-        """Log the end of a connection and its byte counts."""
-        sent, received = record.traffic.sent, record.traffic.received
-        logger.info("port %d: connection closed (%d bytes sent, %d received)", self._port, sent, received)
-
-    def failed(self, _name: str, error: RelayDebugError) -> None:
-        """Log the error that has ended a connection."""
-        logger.warning("port %d: connection lost: %s", self._port, error.sentence)
 
     def _log_waiting(self, error: RelayDebugError) -> None:
         self._log_once(f"waiting: {error}")

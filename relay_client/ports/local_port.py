@@ -16,7 +16,7 @@ from pathlib import Path
 from relay_client.agents.roster import Destination
 from relay_client.ui.text import clock
 from relay_client.user_directory import make_private, shared_directory, user_directory
-from relay_core.errors import UsageError
+from relay_core.errors import LocalPortInUse, UsageError
 from relay_core.foreign import printable
 from relay_core.value_parsers import is_port
 
@@ -135,15 +135,6 @@ class PortOwner:
         return json.dumps(asdict(self)).encode("ascii")
 
 
-class PortLocked(Exception):
-    """Another relay-client of this user is using the port."""
-
-    def __init__(self, owner: PortOwner | None = None) -> None:
-        super().__init__(owner)
-        self.owner = owner
-        """None if the lock file does not name that relay-client."""
-
-
 class PortLock:
     """The lock of one port.
 
@@ -153,15 +144,14 @@ class PortLock:
             relay-clients of this user share, or else RELAY_CLIENT_DIR.
 
     Raises:
-        PortLocked: another relay-client is using the port.
+        LocalPortInUse: another relay-client is using the port; the sentence names it if its lock file does.
     """
 
     def __init__(self, port: int, *roots: Path) -> None:
-        self.port = port
         self._descriptor: int | None = None
         for root in roots or (shared_directory(), user_directory()):
             self._path = root / f"{port}.lock"
-            self._descriptor = _lock(self._path)
+            self._descriptor = _lock(self._path, port)
             if self._descriptor is not None:
                 break
 
@@ -181,11 +171,11 @@ class PortLock:
                 self._path.parent.rmdir()
 
 
-def _lock(path: Path) -> int | None:
+def _lock(path: Path, port: int) -> int | None:
     """Return a descriptor that holds the lock, or None if locks are not available.
 
     Raises:
-        PortLocked: another process holds the lock.
+        LocalPortInUse: another process holds the lock.
     """
     try:
         fcntl = importlib.import_module("fcntl")  # does not exist on Windows
@@ -193,7 +183,8 @@ def _lock(path: Path) -> int | None:
         return None
     while True:
         try:
-            descriptor = _open(path)
+            make_private(path.parent)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         except FileNotFoundError:  # another process has just removed the directory
             continue
         except OSError:
@@ -204,7 +195,7 @@ def _lock(path: Path) -> int | None:
             owner = PortOwner.decode(os.read(descriptor, MAX_OWNER))
             os.close(descriptor)
             if isinstance(error, BlockingIOError):
-                raise PortLocked(owner) from None
+                raise _locked(port, owner) from None
             return None
         with contextlib.suppress(FileNotFoundError):  # another process has just removed the file
             if os.path.samestat(os.fstat(descriptor), path.stat()):
@@ -213,19 +204,26 @@ def _lock(path: Path) -> int | None:
         os.close(descriptor)
 
 
+def _locked(port: int, owner: PortOwner | None) -> LocalPortInUse:
+    if owner is None:
+        return in_use_error(port, "another relay-client")
+    return LocalPortInUse(
+        f"port {port} on this machine is in use by another relay-client ({owner})",
+        hint=f"if 'relay-client status' lists it, 'relay-client stop --client {owner.pid}' stops it; otherwise, choose "
+        "other ports with --ports",
+    )
+
+
+def in_use_error(port: int, by: str) -> LocalPortInUse:
+    """Return the error for a port that another program uses; "" if it is unknown which."""
+    return LocalPortInUse(
+        f"port {port} on this machine is in use{f' by {by}' if by else ''}",
+        hint="stop the other program (often an earlier relay-client), or choose other ports with --ports",
+    )
+
+
 def _write_owner(descriptor: int) -> None:
     """Write the lock's owner to its file; a full disk leaves the file empty."""
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)  # it may name a relay-client that was killed
         os.write(descriptor, PortOwner.this_process().encode())
-
-
-def _open(path: Path) -> int:
-    """Open a lock file in a directory that only this user can enter.
-
-    Raises:
-        FileNotFoundError: another process has just removed the directory.
-        OSError: the directory or the file cannot be created or opened, or other users can enter the directory.
-    """
-    make_private(path.parent)
-    return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)

@@ -40,11 +40,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import logging
 
 from relay_client.agents.search import RETRY_DELAYS
 from relay_client.editor.attach_answers import AttachAnswers
-from relay_client.ports.connection_records import ConnectionRecord
+from relay_client.ports.connection_records import ConnectionRecord, PortLog
 from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink, PortContext
 from relay_client.ports.layers import EarlyBytes, RequestGuard
 from relay_client.ports.local_port import LocalPort
@@ -59,9 +58,6 @@ from relay_core.net.streams.bridge import Bridge, PeerHandler
 from relay_core.net.streams.local_endpoint import LocalSide
 from relay_core.net.tasks import first_completed
 from relay_core.tunnel.outcomes import ResetCode
-
-logger = logging.getLogger(__name__)
-
 
 # The stream of a connection that is waiting for a target: it discards the bytes, because a layer has kept them.
 
@@ -127,11 +123,12 @@ class WaitingConnection(EditorLink):
         log: The log of the port.
     """
 
+    _listens = False
+
     def __init__(
         self, context: PortContext, local: LocalPort, record: ConnectionRecord, endpoint: LocalSide, log: PortLog
     ) -> None:
-        super().__init__(context, local.destination, record, endpoint)
-        self._log = log
+        super().__init__(context, local, record, endpoint, log)
         self._answers = AttachAnswers()
         self._first: asyncio.Future[bytes] = self._loop.create_future()
         """The first bytes from the local program."""
@@ -141,7 +138,7 @@ class WaitingConnection(EditorLink):
 
     async def carry(self) -> None:
         """Carry the connection until it ends, and show an editor why it has ended."""
-        await self.run(self._carry(), self._log)
+        await self.run(self._carry())
 
     async def _carry(self) -> bool:
         """Retry until a target answers, then carry all bytes; return False if the local side disconnected first."""
@@ -261,59 +258,3 @@ class WaitingConnection(EditorLink):
         elif error.retryable and (not self._early or self.session.is_editor):  # `initialize` can be repeated
             return error
         raise error
-
-
-class PortLog:
-    """Logs the connections to one port: one line for each state of a debugger's connection.
-
-    A browser opens many connections to a forwarded port. Each of them is logged in one line at level DEBUG, and a
-    problem that they have in common is logged only once until a connection succeeds again.
-
-    Args:
-        local: The port.
-    """
-
-    def __init__(self, local: LocalPort) -> None:
-        self._local = local
-        self._is_forward = local.destination.is_forward
-        self._last_problem = ""
-        """The last logged problem with a forwarded port; "" once a connection to the port has succeeded."""
-
-    def connected(self, name: str) -> None:
-        """Log that the target has answered."""
-        self._last_problem = ""
-        self.happened(name, "connected to the agent")
-
-    def happened(self, name: str, what: str) -> None:
-        """Log what has happened to a connection of an editor."""
-        if not self._is_forward:
-            logger.info("%s: %s", name, what)
-
-    def closed(self, record: ConnectionRecord) -> None:
-        """Log the end of a connection and its byte counts."""
-        level, traffic = logging.DEBUG if self._is_forward else logging.INFO, record.traffic
-        logger.log(level, "%s: closed (%d bytes sent, %d received)", record.name, traffic.sent, traffic.received)
-
-    def waiting(self, name: str, why: RelayDebugError) -> None:
-        """Log why a connection is waiting."""
-        self._problem(logging.WARNING, name, f"waiting: {why.reason if isinstance(why, StreamBroken) else why}")
-
-    def failed(self, name: str, error: RelayDebugError) -> None:
-        """Log the error that has ended a connection."""
-        if isinstance(error, StreamBroken) and error.reset is ResetCode.HELD:
-            logger.error(
-                "%s is %s. hint: wait until that user disconnects, or debug another rank", self._local, error.reason
-            )
-        elif isinstance(error, ConnectionLost):
-            self._problem(logging.WARNING, name, f"lost: {error.reason or error.sentence}")
-        else:
-            self._problem(logging.ERROR, name, str(error))
-
-    def _problem(self, level: int, name: str, text: str) -> None:
-        if not self._is_forward:
-            logger.log(level, "%s: %s", name, text)
-        elif text != self._last_problem:
-            self._last_problem = text
-            logger.log(level, "%s: %s", self._local, text)
-        else:
-            logger.debug("%s: %s", name, text)
