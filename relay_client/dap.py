@@ -313,8 +313,8 @@ class DapClient:
 
     async def _reject(self, request: Request) -> None:
         """Reject a request from the adapter, which would otherwise wait for a response."""
-        response = response_to(request, next(self._sequence), success=False)
-        await self._stream.write(encode({**response, "message": "unsupported"}))
+        response = response_to(request, success=False)
+        await self._stream.write(encode({**response, "seq": next(self._sequence), "message": "unsupported"}))
 
     def _end(self, reason: RelayDebugError) -> None:
         self._lost = self._lost or reason

@@ -216,5 +216,4 @@ class AttachAnswers(Layer):
         """Answer with the failed response to another request; the editor then expects no more messages."""
         self._attach = None
         self._has_initialized = False
-        failed: Response = {**response, "request_seq": request["seq"], "command": request["command"]}
-        self._outbox.send({**failed, "seq": self._outbox.last_seq})
+        self._outbox.send({**response, "request_seq": request["seq"], "command": request["command"]})

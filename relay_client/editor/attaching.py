@@ -66,7 +66,7 @@ class Attaching:
         self._find_root = find_root
         self._on_source = on_source
         self._sources: dict[str, str] = {}
-        """The files in which the editor has set breakpoints, each with the file on the node to which it is mapped."""
+        """The mapped files in which the editor has set breakpoints, each with the file on the node."""
         self._different: set[str] = set()
         """Paths of the local files that differ from the files on the node."""
         self._request: Request | None = None
@@ -109,15 +109,14 @@ class Attaching:
         self._files[request["seq"]] = path
         if path in self._sources or self._request is None:
             return
-        self._sources[path] = remote_path(path, arguments_of(self._request), view.cwd)
-        if self._sources[path]:
-            self._on_source(path, self._sources[path])
+        if remote := remote_path(path, arguments_of(self._request), view.cwd):
+            self._sources[path] = remote
+            self._on_source(path, remote)
 
     def compare_again(self) -> None:
         """Have all files compared again, because the job's code has been replaced."""
-        for path, remote in self._sources.items():
-            if remote:
-                self._on_source(path, remote)
+        for source in self._sources.items():
+            self._on_source(*source)
 
     def source_compared(self, path: str, view: JobView, *, is_different: bool) -> None:
         """Show that a file differs from the job's file, or no longer differs from it."""

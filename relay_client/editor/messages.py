@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from relay_client.editor.job_view import JobView
 from relay_client.ui.text import CHECK_PORTS, duration, format_ports
-from relay_core.dap.messages import Body, Event, Message, Request, Response, response_to
+from relay_core.dap.messages import Body, Message, Request, Response, response_to
 from relay_core.foreign import failure, message_format, notification
 
 # DAP messages that relay-client itself sends to an editor.
@@ -23,20 +23,15 @@ PREFIX = "relay-client: "
 
 
 class EditorMessages(ABC):
-    """Sends messages to one editor; subclasses number them and pass them on."""
-
-    @abstractmethod
-    def _next_seq(self) -> int:
-        """Return the `seq` of the next message."""
+    """Sends messages to one editor."""
 
     @abstractmethod
     def send(self, message: Message) -> None:
-        """Send a message."""
+        """Number a message, and pass it on."""
 
     def event(self, name: str, body: Mapping[str, object] | None = None) -> None:
         """Send an event."""
-        event: Event = {"seq": self._next_seq(), "type": "event", "event": name, "body": dict(body or {})}
-        self.send(event)
+        self.send({"type": "event", "event": name, "body": dict(body or {})})
 
     def show(self, text: str, category: str = CONSOLE) -> None:
         """Show one line of text, possibly as a notification."""
@@ -44,7 +39,7 @@ class EditorMessages(ABC):
 
     def answer(self, request: Request, body: Mapping[str, object] | None = None) -> None:
         """Answer a request that has succeeded."""
-        response = response_to(request, self._next_seq(), success=True)
+        response = response_to(request, success=True)
         self.send(response if body is None else {**response, "body": dict(body)})
 
     def answer_text(self, request: Request, text: str) -> None:
@@ -53,14 +48,14 @@ class EditorMessages(ABC):
 
     def fail(self, request: Request, reason: str) -> None:
         """Answer a request that has failed; the editor shows the reason."""
-        self.send(make_failure(request, reason, self._next_seq()))
+        self.send(make_failure(request, reason))
 
 
-def make_failure(request: Request, reason: str, seq: int) -> Response:
+def make_failure(request: Request, reason: str) -> Response:
     """Return the response to a request that has failed; the editor shows the reason."""
     # `message` is for programs that ignore `body.error`.
     error: Body = {"id": 1, "format": message_format(reason), "showUser": True}
-    return {**response_to(request, seq, success=False), "message": failure(reason), "body": {"error": error}}
+    return {**response_to(request, success=False), "message": failure(reason), "body": {"error": error}}
 
 
 # The sentences that an editor shows; the functions above put the program's name in front of them.

@@ -173,9 +173,7 @@ class Outbox(EditorMessages):
         messages, self._messages = self._messages, []
         return messages
 
-    def _next_seq(self) -> int:
-        return self.last_seq
-
     def send(self, message: Message) -> None:
         """Send a message."""
+        message["seq"] = self.last_seq
         self._messages.append(ToLocal.of(message))

@@ -12,7 +12,6 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from relay_client.editor.job_view import JobView
 from relay_core.dap.messages import Arguments
@@ -24,31 +23,24 @@ _ABSOLUTE = re.compile(r"/|~|\\\\|[A-Za-z]:[\\/]")
 """Matches the start of an absolute path on any system."""
 
 
-class Mapped(NamedTuple):
-    """Arguments of `attach`, and a line that explains them to the user."""
-
-    arguments: Arguments
-    line: str = ""
-
-
-def map_paths(arguments: Arguments, view: JobView, find_root: FindRoot) -> Mapped:
-    """Return the arguments with mappings that fit the job."""
+def map_paths(arguments: Arguments, view: JobView, find_root: FindRoot) -> tuple[Arguments, str]:
+    """Return the arguments of `attach` with mappings that fit the job, and a line that explains them to the user."""
     if not view.cwd:
-        return Mapped(arguments)
+        return arguments, ""
     mappings = arguments.get("pathMappings")
     if isinstance(mappings, list) and mappings:
-        return Mapped({**arguments, "pathMappings": [_absolute(mapping, view.cwd) for mapping in mappings]})
+        return {**arguments, "pathMappings": [_absolute(mapping, view.cwd) for mapping in mappings]}, ""
     if arguments.get("localRoot") and arguments.get("remoteRoot"):
-        return Mapped(_absolute(arguments, view.cwd))
+        return _absolute(arguments, view.cwd), ""
     folder = arguments.get("workspaceFolder")
     local = find_root(folder if isinstance(folder, str) else "", view.script)
     if not local or local == view.cwd:
-        return Mapped(arguments)
+        return arguments, ""
     line = (
         f"the attach configuration has no pathMappings: {local} is mapped to {view.cwd} on {view.host}, where the job "
         f"was started. hint: to configure this, add {mapping_text(local)}"
     )
-    return Mapped({**arguments, "pathMappings": [{"localRoot": local, "remoteRoot": view.cwd}]}, line)
+    return {**arguments, "pathMappings": [{"localRoot": local, "remoteRoot": view.cwd}]}, line
 
 
 def mapping_text(local: str) -> str:

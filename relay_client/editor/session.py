@@ -38,7 +38,7 @@ from relay_client.editor.notices import (
     WaitingNotices,
 )
 from relay_client.editor.path_mappings import FindRoot
-from relay_core.dap.messages import Arguments, Event, Request, arguments_of, with_short_description
+from relay_core.dap.messages import Event, Request, arguments_of, with_short_description
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 
@@ -96,10 +96,11 @@ class EditorSession(Layer):
         self._initialize: Request | None = None
         self._refusal = ""
         """The reason to send when `initialize` fails; "" if it will not fail."""
-        self._outbox = Outbox()
-        self._attach = Attaching(self._outbox, find_root, on_source)
-        self._disconnect_guard = DisconnectGuard(self._outbox, allow_terminate=allow_terminate)
-        self._end = SessionEnd(self._outbox)
+        self.outbox = Outbox()
+        """Messages of the owner, such as answers to `on_question`, which are sent with the next bytes or `tick`."""
+        self.attach = Attaching(self.outbox, find_root, on_source)
+        self._disconnect_guard = DisconnectGuard(self.outbox, allow_terminate=allow_terminate)
+        self._end = SessionEnd(self.outbox)
         self._waiting = WaitingNotices(now)
         self._interruption = InterruptionNotices()
         self._peer_timeout = PeerTimeoutNotices()
@@ -115,11 +116,6 @@ class EditorSession(Layer):
         """True if the editor has requested the end of the session, or has closed its connection."""
         return self._disconnect_guard.has_begun
 
-    @property
-    def sent_attach(self) -> Arguments | None:
-        """The arguments of `attach` as the editor has sent them."""
-        return self._attach.sent
-
     # Called by the owner; messages that these methods queue are sent with the next bytes or `tick`:
 
     def wait_for(self, reason: str, now: float) -> None:
@@ -129,23 +125,19 @@ class EditorSession(Layer):
     def update(self, view: JobView, now: float) -> None:
         """Handle a change in what is known about the job."""
         before, self._view = self._view, view
-        self._outbox.show_all([*self._interruption.update(view, now), *self._peer_timeout.update(view, now)])
+        self.outbox.show_all([*self._interruption.update(view, now), *self._peer_timeout.update(view, now)])
         if view.pushes > before.pushes and self.has_stream:
-            self._attach.compare_again()
+            self.attach.compare_again()
         if view.ending is not None and view.ending != before.ending and self._is_open:
             self._end.announced(is_final=view.ending.is_final, now=now)
 
     def source_compared(self, path: str, *, is_different: bool) -> None:
         """Show that a file differs from the job's file, or no longer differs from it."""
-        self._attach.source_compared(path, self._view, is_different=is_different)
-
-    def ranks_answered(self, request: Request, text: str) -> None:
-        """Answer a request from the debug console with the answers from all ranks."""
-        self._outbox.answer_text(request, text)
+        self.attach.source_compared(path, self._view, is_different=is_different)
 
     def show_refusal(self, text: str) -> None:
         """Show what the debugged process was not allowed to do."""
-        self._outbox.show(text, IMPORTANT)
+        self.outbox.show(text, IMPORTANT)
 
     def conclude(self, reason: str, *, may_return: bool) -> None:
         """Queue the last messages for the editor, with the reason; the owner then closes the connection.
@@ -171,7 +163,7 @@ class EditorSession(Layer):
 
     def start(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
         """Begin with the messages that were queued between two streams."""
-        return self._outbox.take()
+        return self.outbox.take()
 
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
         """Take a message from the editor."""
@@ -181,7 +173,7 @@ class EditorSession(Layer):
             self._pause.requested(now)
         passed = self._received(request, piece) if request else [piece]
         ends = [EndLocal(), EndPeer()] if self._disconnect_guard.has_begun and not self.has_stream else []
-        return [*passed, *self._outbox.take(), *ends]
+        return [*passed, *self.outbox.take(), *ends]
 
     def receive_local_eof(self, now: float) -> list[Output]:
         """Pass EOF on, and record that the editor has left."""
@@ -191,10 +183,10 @@ class EditorSession(Layer):
     def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:
         """Take a message from the debugger."""
         self._is_inside = not piece.can_be_followed
-        self._outbox.note(piece.seq)
+        self.outbox.note(piece.seq)
         passed: list[Output] = self._read(piece, now) if piece.name in _READ else [piece]
-        if self._outbox or self._end.deadline is not None:
-            passed += [*self._outbox.take(), *self._due_end(now)]
+        if self.outbox or self._end.deadline is not None:
+            passed += [*self.outbox.take(), *self._due_end(now)]
         return passed
 
     def receive_peer_eof(self, now: float) -> list[Output]:
@@ -218,8 +210,8 @@ class EditorSession(Layer):
     def tick(self, now: float) -> list[Output]:
         """Show the lines that are due."""
         for notices in self._notices:
-            self._outbox.show_all(notices.due(self._view, now))
-        return [*self._outbox.take(), *self._due_end(now)]
+            self.outbox.show_all(notices.due(self._view, now))
+        return [*self.outbox.take(), *self._due_end(now)]
 
     def _received(self, request: Request, piece: ToPeer) -> list[Output]:
         """Handle a request; return what the debugger receives."""
@@ -231,9 +223,9 @@ class EditorSession(Layer):
                     self._end.refuse(request, self._view, self._refusal)
                     self._disconnect_guard.has_begun, self._state = True, State.CONCLUDED
             case "attach":
-                changed = self._attach.requested(request, arguments_of(self._initialize or {}), self._view)
+                changed = self.attach.requested(request, arguments_of(self._initialize or {}), self._view)
             case "setBreakpoints":
-                self._attach.breakpoints_requested(request, self._view)
+                self.attach.breakpoints_requested(request, self._view)
             case "disconnect" | "terminate":
                 return self._disconnect_guard.requested(request, piece, has_stream=self.has_stream)
             case "evaluate" if (question := command_of(changed)) is not None:
@@ -245,10 +237,10 @@ class EditorSession(Layer):
         """Return what the editor receives in place of a message."""
         if self._is_held(piece, now):
             return []
-        if piece.name == "terminated" and self._is_stopped and self._is_open and self._attach.is_child:
-            pid = (self._attach.sent or {}).get("subProcessId")
-            self._outbox.show(f"the child process {pid} ended while it was stopped. hint: {CHILD_HINT}", IMPORTANT)
-            return [*self._outbox.take(), piece]
+        if piece.name == "terminated" and self._is_stopped and self._is_open and self.attach.is_child:
+            pid = (self.attach.sent or {}).get("subProcessId")
+            self.outbox.show(f"the child process {pid} ended while it was stopped. hint: {CHILD_HINT}", IMPORTANT)
+            return [*self.outbox.take(), piece]
         if piece.name in {"stopped", "continued"}:
             self._is_stopped = piece.name == "stopped"
             if self._is_stopped:
@@ -257,7 +249,7 @@ class EditorSession(Layer):
             return [_with_short_description(piece, event)]
         if (response := piece.response()) is None:
             return [piece]
-        if self._disconnect_guard.responded(response["request_seq"]) or self._attach.responded(response, self._view):
+        if self._disconnect_guard.responded(response["request_seq"]) or self.attach.responded(response, self._view):
             return []
         if self._state is State.WAITING and self._initialize and response["request_seq"] == self._initialize["seq"]:
             self._state = State.ANSWERED
@@ -277,7 +269,7 @@ class EditorSession(Layer):
 
     def _is_held(self, piece: ToLocal, now: float) -> bool:
         """Hold `terminated` back if its reason will be announced; return True if it is held back."""
-        has_reason = self._is_open and self._view.announces_endings and not self._attach.is_child
+        has_reason = self._is_open and self._view.announces_endings and not self.attach.is_child
         is_end = has_reason and piece.name == "terminated" and piece.event() is not None
         if is_end:
             self._end.hold(piece, self._view, now)
@@ -292,12 +284,12 @@ class EditorSession(Layer):
         if self._is_open:
             self._end.conclude(self._view, self._returning_client)
         self._state = State.CONCLUDED
-        return [*self._outbox.take(), *self._end.release()]
+        return [*self.outbox.take(), *self._end.release()]
 
     @property
     def _returning_client(self) -> object:
         """The editor's `clientID`; None if the editor must not attach again, or if its adapter makes that decision."""
-        return None if self._attach.is_child or self._listens else arguments_of(self._initialize or {}).get("clientID")
+        return None if self.attach.is_child or self._listens else arguments_of(self._initialize or {}).get("clientID")
 
 
 def _with_short_description(piece: ToLocal, stopped: Event) -> ToLocal:

@@ -95,11 +95,9 @@ class Wire(EditorMessages):
 
     # To the editor:
 
-    def _next_seq(self) -> int:
-        return next(self._to_editor)
-
     def send(self, message: Message) -> None:
         """Send a message."""
+        message["seq"] = next(self._to_editor)
         self.put(ToEditor(message))
 
     def answer_outdated(self, request: Request, reason: str) -> None:
@@ -144,4 +142,5 @@ class Wire(EditorMessages):
 
     def refuse(self, member: int, request: Request) -> None:
         """Reject an unsupported request from a rank's debugger, which would otherwise wait for a response."""
-        self.put(ToRank(member, {**response_to(request, self._next_seq(), success=False), "message": "unsupported"}))
+        response = response_to(request, success=False)
+        self.put(ToRank(member, {**response, "seq": next(self._to_ranks), "message": "unsupported"}))

@@ -343,7 +343,7 @@ class EditorLink:
         self._checks.spawn(self._show_answer(request, question), name=f"{self._name}: ask all ranks")
 
     async def _show_answer(self, request: Request, question: Command) -> None:
-        self.session.ranks_answered(request, await answer_as_text(self._tunnels, question))
+        self.session.outbox.answer_text(request, await answer_as_text(self._tunnels, question))
         if self._bridge is not None:
             self._bridge.refresh()
 

@@ -213,7 +213,7 @@ class RequestGuard(Layer):
         child = self._child(arguments.get("configuration")) if is_attach else None
         if child is None:
             self._refuse(f"request '{printable(request['command'])}'", arguments.get("configuration"))
-            return [ToPeer.of(make_failure(request, REFUSAL, 0))]
+            return [ToPeer.of({**make_failure(request, REFUSAL), "seq": 0})]
         made: Request = {"seq": request["seq"], "type": "request", "command": "startDebugging"}
         return _written({**made, "arguments": {"request": "attach", "configuration": child}})
 

@@ -208,7 +208,7 @@ class WaitingConnection(EditorLink):
 
     async def _carry_target(self, stream: SessionStream, layers: list[Layer]) -> None:
         if not self._destination.is_forward:
-            guard = RequestGuard(self._record.port, self.refused, lambda: self.session.sent_attach)
+            guard = RequestGuard(self._record.port, self.refused, lambda: self.session.attach.sent)
             layers = [guard, self._record.observer(), *layers]
         self._answers.is_debugpy = self._tunnels.leads_to_debugpy(self._destination)
         self._early.has_stream = True

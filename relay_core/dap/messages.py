@@ -106,10 +106,9 @@ def arguments_of(request: Mapping[str, object]) -> Arguments:
     return arguments if isinstance(arguments, dict) else {}
 
 
-def response_to(request: Request, seq: int, *, success: bool) -> Response:
-    """Return a response without a body."""
-    answer: Response = {"seq": seq, "type": "response", "request_seq": request["seq"], "command": request["command"]}
-    return {**answer, "success": success}
+def response_to(request: Request, *, success: bool) -> Response:
+    """Return a response without a number and a body."""
+    return {"type": "response", "request_seq": request["seq"], "command": request["command"], "success": success}
 
 
 def reason_of(response: Response) -> str:

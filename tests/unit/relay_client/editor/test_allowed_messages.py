@@ -90,7 +90,7 @@ class Connection:
 
     def __init__(self, port: int | None = PORT) -> None:
         self.session = EditorSession(RANK, 0, listens=port is None)
-        guard = RequestGuard(port, self.session.show_refusal, lambda: self.session.sent_attach)
+        guard = RequestGuard(port, self.session.show_refusal, lambda: self.session.attach.sent)
         self.stack = LayerStack([self.session, guard])
         self.session.has_stream = True
         attach = {"seq": 2, "type": "request", "command": "attach", "arguments": ATTACH}

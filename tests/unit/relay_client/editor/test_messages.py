@@ -33,7 +33,7 @@ def test_output_names_the_program() -> None:
 
 def test_a_failure_is_shown_to_the_user() -> None:
     """The reason is in both fields that editors read, and never taken for a template with variables."""
-    failure = make_failure(REQUEST, "no {job}", 3)
+    failure = make_failure(REQUEST, "no {job}")
     assert (False, "no {job}", 7) == (failure["success"], failure["message"], failure["request_seq"])
     assert {"id": 1, "format": "no (job)", "showUser": True} == failure["body"]["error"]
 

@@ -26,15 +26,15 @@ def nowhere(_folder: str, _script: str) -> str:
 def test_a_relative_remote_root_begins_where_the_job_was_started(remote: str, absolute: str) -> None:
     """A debugger would take the directory that the job is in when it attaches; absolute paths pass."""
     mapping = {"localRoot": "/home/me/job", "remoteRoot": remote}
-    found = map_paths({"pathMappings": [mapping], "justMyCode": False}, JOB, nowhere)
-    assert {"pathMappings": [{**mapping, "remoteRoot": absolute}], "justMyCode": False} == found.arguments
-    assert "" == found.line
+    found, line = map_paths({"pathMappings": [mapping], "justMyCode": False}, JOB, nowhere)
+    assert {"pathMappings": [{**mapping, "remoteRoot": absolute}], "justMyCode": False} == found
+    assert "" == line
 
 
 def test_the_older_form_of_mappings() -> None:
     """`localRoot` and `remoteRoot` among the arguments are a mapping, too."""
-    found = map_paths({"localRoot": "/home/me/job", "remoteRoot": "."}, JOB, nowhere)
-    assert {"localRoot": "/home/me/job", "remoteRoot": "/mnt/job"} == found.arguments
+    found, _line = map_paths({"localRoot": "/home/me/job", "remoteRoot": "."}, JOB, nowhere)
+    assert {"localRoot": "/home/me/job", "remoteRoot": "/mnt/job"} == found
 
 
 @pytest.mark.parametrize("missing", [{}, {"pathMappings": []}, {"pathMappings": None}])
@@ -47,14 +47,14 @@ def test_missing_mappings_are_set_if_the_script_is_found(missing: dict[str, obje
         return folder
 
     arguments = {**missing, "workspaceFolder": "/home/me/job"}
-    found = map_paths(arguments, JOB, find)
+    found, line = map_paths(arguments, JOB, find)
     assert [("/home/me/job", "train.py")] == asked
     mappings = [{"localRoot": "/home/me/job", "remoteRoot": "/mnt/job"}]
-    assert {**arguments, "pathMappings": mappings} == found.arguments
+    assert {**arguments, "pathMappings": mappings} == found
     assert (
         "the attach configuration has no pathMappings: /home/me/job is mapped to /mnt/job on node, where the job was "
         'started. hint: to configure this, add "pathMappings": [{"localRoot": "/home/me/job", "remoteRoot": "."}]'
-    ) == found.line
+    ) == line
 
 
 @pytest.mark.parametrize("found", ["", "/mnt/job"])
@@ -71,7 +71,7 @@ def test_a_job_whose_directory_is_unknown() -> None:
 
 def test_what_is_not_a_mapping_passes() -> None:
     """Elements without a `remoteRoot` are left to debugpy."""
-    assert [{}, {"remoteRoot": 3}] == map_paths({"pathMappings": [None, {"remoteRoot": 3}]}, JOB, nowhere).arguments[
+    assert [{}, {"remoteRoot": 3}] == map_paths({"pathMappings": [None, {"remoteRoot": 3}]}, JOB, nowhere)[0][
         "pathMappings"
     ]
 
