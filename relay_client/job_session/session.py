@@ -5,7 +5,7 @@
 
 Beneath this session, each rank has its own debug session, as if an editor had connected to the rank's port. There, this
 session acts as the editor: it initializes, attaches, sets breakpoints and lets the rank run. The owner opens and closes
-the connections (`join`, `lost`), and executes the outputs (`take`) after each call.
+the connections (`join`, `lost`), and executes the outputs (`wire.take`) after each call.
 
     initialize, attach      answered here, immediately; `initialized` follows even if no rank has joined yet
     breakpoints             to all ranks, and to each rank that joins later: `breakpoints`
@@ -21,7 +21,6 @@ Child processes that the debugger of a rank offers become members, too; `continu
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
 from pathlib import PurePath
 
 from relay_client.compare.console import Command, command_of, with_formats, with_statistics
@@ -35,7 +34,7 @@ from relay_client.job_session.stepping import MOVING, Stepping
 from relay_client.job_session.stops import Stops
 from relay_client.job_session.thread_list import ThreadList
 from relay_client.job_session.translation import Ids, StaleId
-from relay_client.job_session.wire import CloseRank, EndSession, OpenChild, Output, Wire
+from relay_client.job_session.wire import CloseRank, EndSession, OpenChild, Wire
 from relay_core.dap.messages import (
     Arguments,
     Body,
@@ -159,16 +158,16 @@ class JobSession:
 
     def __init__(self, *, allow_terminate: bool = False) -> None:
         self._allow_terminate = allow_terminate
-        self._wire = Wire()
+        self.wire = Wire()
         self._ids = Ids()
         self._members = Members()
-        self._breakpoints = Breakpoints(self._members, self._wire)
-        self._threads = ThreadList(self._members, self._ids, self._wire)
-        self._stops = Stops(self._members, self._ids, self._wire)
-        self.stepping = Stepping(self._members, self._ids, self._stops, self._threads, self._wire)
-        self._console = ConsoleLines(self._wire)
-        self._leaving = Leaving(self._members, self._wire)
-        self._timed = (self._breakpoints, self._stops, self._threads, self._console, self._leaving)
+        self._breakpoints = Breakpoints(self._members, self.wire)
+        self._threads = ThreadList(self._members, self._ids, self.wire)
+        self.stops = Stops(self._members, self._ids, self.wire)
+        self.stepping = Stepping(self._members, self._ids, self.stops, self._threads, self.wire)
+        self._console = ConsoleLines(self.wire)
+        self._leaving = Leaving(self._members, self.wire)
+        self._timed = (self._breakpoints, self.stops, self._threads, self._console, self._leaving)
         self._initialize: Arguments = {}
         self._attach: Request | None = None
         self._is_configured = False
@@ -186,17 +185,13 @@ class JobSession:
         """True if a rank has failed, or no exit code is known."""
         return self._exit_codes.of_job != 0 or not self._exit_codes
 
-    def take(self) -> list[Output]:
-        """Return what the owner has to do, in order."""
-        return self._wire.take()
-
     # Called by the owner:
 
     def join(self, number: int, name: RankName) -> None:
         """Begin to attach to a rank to which a connection has been opened."""
         member = self._members.add(number, name)
         arguments = {**self._initialize, "supportsRunInTerminalRequest": False, "supportsStartDebuggingRequest": False}
-        self._wire.ask(number, "initialize", arguments, lambda response: self._initialized(member, response))
+        self.wire.ask(number, "initialize", arguments, lambda response: self._initialized(member, response))
 
     def has_exit_code(self, number: int) -> bool:
         """Return whether the debugger of a rank has reported the rank's exit code."""
@@ -211,14 +206,13 @@ class JobSession:
             now: The current time.
             exit_code: Its exit code, if it has ended and its debugger has not reported it.
         """
-        if (member := self._members.get(number)) is None:
+        if (member := self._members.remove(number)) is None:
             return
         if exit_code is not None:
             self._exit_codes.add(member, exit_code)
-        self._members.remove(number)
-        self._wire.lost(number)
+        self.wire.lost(number)
         self._breakpoints.left(number)
-        self._stops.left(number)
+        self.stops.left(number)
         self._threads.left(member)
         self._ids.left(number)
         self._leaving.left()
@@ -227,7 +221,7 @@ class JobSession:
     def show(self, text: str) -> None:
         """Show a line from relay-client in the debug console, after the lines about ranks that led to it."""
         self._console.flush()
-        self._wire.show(text)
+        self.wire.show(text)
 
     def conclude(self, reason: str) -> None:
         """End the session and show the reason, because there is nothing left to debug."""
@@ -235,20 +229,12 @@ class JobSession:
             return
         self._console.flush()
         if self._attach is not None and not self._is_configured:
-            self._wire.fail(self._attach, reason)
+            self.wire.fail(self._attach, reason)
         self.show(reason)
         if self._exit_codes:
-            self._wire.event("exited", {"exitCode": self._exit_codes.of_job})
+            self.wire.event("exited", {"exitCode": self._exit_codes.of_job})
         self._is_over = True
-        self._wire.event("terminated")
-
-    def places_found(self, places: Mapping[int, str]) -> None:
-        """Receive what running ranks are doing, by member number: the response to `FindPlaces`."""
-        self._stops.places_found(places)
-
-    def ranks_answered(self, request: Request, text: str) -> None:
-        """Answer a request with what all ranks have answered: the response to `AskRanks`."""
-        self._wire.answer_text(request, text)
+        self.wire.event("terminated")
 
     def next_deadline(self) -> float | None:
         """Return when to call `tick`, or None."""
@@ -271,7 +257,7 @@ class JobSession:
             if not self._answer(request, now):
                 self._relay(request, now)
         except StaleId as error:
-            self._wire.answer_outdated(message, str(error))
+            self.wire.answer_outdated(message, str(error))
         self._after(now)
 
     def _answer(self, request: Request, now: float) -> bool:
@@ -280,23 +266,23 @@ class JobSession:
         match request["command"]:
             case "initialize":
                 self._initialize = arguments
-                self._wire.answer(request, CAPABILITIES)
+                self.wire.answer(request, CAPABILITIES)
             case "attach" if self._attach is not None:
-                self._wire.fail(request, "this session has already attached")
+                self.wire.fail(request, "this session has already attached")
             case "attach":
                 self._attach = request
-                self._wire.event("initialized")
+                self.wire.event("initialized")
             case "configurationDone":
                 self._configured(request)
             case "threads":
-                self._wire.answer(request, self._threads.answer())
+                self.wire.answer(request, self._threads.answer())
             case "disconnect" | "terminate":
                 self._leave(request, now)
             case "evaluate" if (typed := command_of(request)) is not None:
                 self._run(request, typed, now)
             case command if command in _FOR_ALL and not mapping(arguments.get("source")).get("sourceReference"):
                 if command == "setBreakpoints" and not isinstance(mapping(arguments.get("source")).get("path"), str):
-                    self._wire.fail(request, "the source of the breakpoints has no path")  # debugpy would exit
+                    self.wire.fail(request, "the source of the breakpoints has no path")  # debugpy would exit
                 else:
                     self._breakpoints.requested(request, now)
             case _:
@@ -305,18 +291,18 @@ class JobSession:
 
     def _run(self, request: Request, command: Command, now: float) -> None:
         if command.name == "ranks":
-            self._stops.answer_where(request, now)
+            self.stops.answer_where(request, now)
         else:
-            run_command(request, command, self.stepping, self._threads, self._wire)
+            run_command(request, command, self.stepping, self._threads, self.wire)
 
     def _configured(self, request: Request) -> None:
-        self._wire.answer(request)
+        self.wire.answer(request)
         if self._attach is not None and not self._is_configured:
-            self._wire.answer(self._attach)
+            self.wire.answer(self._attach)
         self._is_configured = True
         for member in self._members:
             if member.phase is Phase.CONFIGURING:
-                self._wire.ask(member.number, "configurationDone")
+                self.wire.ask(member.number, "configurationDone")
 
     def _leave(self, request: Request, now: float) -> None:
         """Detach from all ranks; they continue unless the editor asks to terminate the job and is allowed to do so."""
@@ -325,10 +311,10 @@ class JobSession:
         self._is_over = True
         self._leaving.detach(ends=ends)
         if is_end and not ends:
-            self._wire.show(GUARDED)
+            self.wire.show(GUARDED)
         if request["command"] == "terminate":  # the editor then sends `disconnect`
-            self._wire.answer(request)
-            self._wire.event("terminated")
+            self.wire.answer(request)
+            self.wire.event("terminated")
         else:
             self._leaving.end_session(request, now)
 
@@ -338,16 +324,16 @@ class JobSession:
         number, arguments = self._ids.to_rank(command, arguments_of(request))
         member = self._members.get(number if number is not None else self._default())
         if member is None:
-            self._wire.fail(request, "no rank is attached")
+            self.wire.fail(request, "no rank is attached")
             return
         if command in MOVING:
             self.stepping.requested(request, member, arguments, now)
             return
         if command in _CHOOSING:
             self._members.chosen = member.number
-        if command == "stackTrace" and self._stops.answer_stack(member, request, arguments):
+        if command == "stackTrace" and self.stops.answer_stack(member, request, arguments):
             return
-        self._wire.ask(member.number, command, arguments, lambda response: self._pass(request, member, response))
+        self.wire.ask(member.number, command, arguments, lambda response: self._pass(request, member, response))
 
     def _default(self) -> int | None:
         """Return the rank for a request that names none: the one that the editor shows, or else the first one."""
@@ -358,11 +344,11 @@ class JobSession:
     def _pass(self, request: Request, member: Member, response: Response) -> None:
         """Answer a request with a rank's response."""
         if response.get("success") is not True:
-            self._wire.fail(request, reason_of(response))
+            self.wire.fail(request, reason_of(response))
             return
         body = response.get("body")
         changed = self._ids.to_editor(request["command"], member.number, body) if isinstance(body, dict) else None
-        self._wire.answer(request, changed)
+        self.wire.answer(request, changed)
 
     # From the ranks:
 
@@ -376,15 +362,15 @@ class JobSession:
     def leave_out(self, number: int, problem: str) -> None:
         """Close the connection to a rank whose messages cannot be processed, and show why."""
         if (member := self._members.get(number)) is not None:
-            self._wire.show(f"{member.name.label} is left out: {problem}", IMPORTANT)
-        self._wire.put(CloseRank(number))
+            self.wire.show(f"{member.name.label} is left out: {problem}", IMPORTANT)
+        self.wire.put(CloseRank(number))
 
     def _received(self, number: int, message: Message, now: float) -> None:
         member = self._members.get(number)
         if is_message(message, "response"):
-            self._wire.answered(number, message)
+            self.wire.answered(number, message)
         elif is_message(message, "request"):
-            self._wire.refuse(number, message)
+            self.wire.refuse(number, message)
         elif is_message(message, "event") and member is not None:
             self._happened(member, message, now)
         self._after(now)
@@ -398,7 +384,7 @@ class JobSession:
                 self._configure(member)
             case "stopped":
                 hit = self._breakpoints.ids_of(member.number, body.get("hitBreakpointIds"))
-                takes_focus = self._stops.stopped(member, body, now, hit)
+                takes_focus = self.stops.stopped(member, body, now, hit)
                 self._threads.show_stopped(member, takes_focus=takes_focus)
             case "continued":
                 self.stepping.runs(member)
@@ -415,16 +401,16 @@ class JobSession:
         """Handle an event about the process of a member, or about one of its child processes."""
         match name:
             case "debugpyAttach":
-                self._wire.put(OpenChild(member.number, int(body["subProcessId"])))
+                self.wire.put(OpenChild(member.number, int(body["subProcessId"])))
             case "exited" if member.name.child is None:
                 self._exit_codes.add(member, int(body.get("exitCode", 0)))
                 member.has_exit_code = True
             case "terminated":
-                self._wire.put(CloseRank(member.number))
+                self.wire.put(CloseRank(member.number))
 
     def _after(self, now: float) -> None:
         """Show what the last message has changed."""
-        self._stops.sum_up_if_complete(now)
+        self.stops.sum_up_if_complete(now)
         self._threads.schedule(now)
 
     # Attaching to a rank:
@@ -436,14 +422,14 @@ class JobSession:
         arguments = {**wanted, "subProcess": wanted.get("subProcess") is True}
         if member.name.child is not None:
             arguments["subProcessId"] = member.name.child
-        self._wire.ask(member.number, "attach", arguments, lambda attached: self._attached(member, attached))
+        self.wire.ask(member.number, "attach", arguments, lambda attached: self._attached(member, attached))
 
     def _configure(self, member: Member) -> None:
         if member.phase is Phase.CONNECTING:
             member.phase = Phase.CONFIGURING
             self._breakpoints.configure(member)
             if self._is_configured:
-                self._wire.ask(member.number, "configurationDone")
+                self.wire.ask(member.number, "configurationDone")
 
     def _attached(self, member: Member, response: Response) -> None:
         if self._may_continue(member, response):
@@ -456,8 +442,8 @@ class JobSession:
             return False
         if response.get("success") is True:
             return True
-        self._wire.show(reason_of(response))
-        self._wire.put(CloseRank(member.number))
+        self.wire.show(reason_of(response))
+        self.wire.put(CloseRank(member.number))
         return False
 
 

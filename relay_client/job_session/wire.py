@@ -49,17 +49,17 @@ class OpenChild:
 
 @dataclass(frozen=True)
 class FindPlaces:
-    """Find out where these ranks are without stopping them, and call `places_found`."""
+    """Find out where these ranks are without stopping them, and call `stops.places_found`."""
 
     members: frozenset[int]
 
 
 @dataclass(frozen=True)
 class AskRanks:
-    """Answer a command of the debug console, usually by asking all ranks, and call `ranks_answered`."""
+    """Answer a command of the debug console, usually by asking all ranks, and answer the request."""
 
     request: Request
-    """The editor's request, which `ranks_answered` answers."""
+    """The editor's request."""
     question: Command
 
 

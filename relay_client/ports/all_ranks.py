@@ -348,7 +348,7 @@ class JobConnection:
 
     def flush(self) -> None:
         """Execute the outputs of the session; the editor, and each agent, receives its messages in one piece."""
-        while outputs := self.session.take():  # a child process that joins has outputs, too
+        while outputs := self.session.wire.take():  # a child process that joins has outputs, too
             if to_editor := b"".join(encode(output.message) for output in outputs if isinstance(output, wire.ToEditor)):
                 self._endpoint.write(to_editor)
             has_several = sum(isinstance(output, wire.ToRank) for output in outputs) > 1
@@ -381,11 +381,12 @@ class JobConnection:
         keys = {number: link.key for number, link in links.items() if link.name.child is None}
         found = await find_places(self._tunnels, keys)
         waits = self._tunnels.roster.waits or {}
-        self.session.places_found(found | {number: waits[key[1]] for number, key in keys.items() if key[1] in waits})
+        found |= {number: waits[key[1]] for number, key in keys.items() if key[1] in waits}
+        self.session.stops.places_found(found)
         self.flush()
 
     async def _ask_ranks(self, request: Request, question: Command) -> None:
-        self.session.ranks_answered(request, await answer_as_text(self._tunnels, question))
+        self.session.wire.answer_text(request, await answer_as_text(self._tunnels, question))
         self.flush()
 
     # Ranks:

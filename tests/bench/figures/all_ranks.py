@@ -239,7 +239,7 @@ class _TimedStage(Stage):
 
     def flush(self) -> None:
         started = time.perf_counter()
-        for output in (outputs := self.session.take()):
+        for output in (outputs := self.session.wire.take()):
             if isinstance(output, (ToEditor, ToRank)):
                 encode(output.message)
         self.session.take = lambda: outputs  # type: ignore[method-assign]

@@ -94,7 +94,7 @@ def job_session(data: bytes) -> None:
     for number in (0, 1):
         session.lost(number, NOW)
     session.tick(NOW + 100)
-    for output in session.take():
+    for output in session.wire.take():
         if isinstance(output, ToEditor):
             json.dumps(output.message)
             assert output.message["type"] != "request"  # no debugger of a rank makes an editor do anything

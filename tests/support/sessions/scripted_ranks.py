@@ -218,7 +218,7 @@ class Stage:
     # Time, and what happens:
 
     def flush(self) -> None:
-        for output in self.session.take():
+        for output in self.session.wire.take():
             match output:
                 case ToEditor(message):
                     self.received.append(dict(message))

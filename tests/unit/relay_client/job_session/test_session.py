@@ -90,7 +90,7 @@ def test_a_rank_that_does_not_arrive_is_named() -> None:
     stage.wait(1)
     [wanted] = stage.wanted_places
     assert {2, 3} == {stage.ranks[number].rank for number in wanted}
-    stage.session.places_found({next(n for n, rank in stage.ranks.items() if rank.rank == 2): "in all_reduce"})
+    stage.session.stops.places_found({next(n for n, rank in stage.ranks.items() if rank.rank == 2): "in all_reduce"})
     stage.flush()
     assert ["ranks 0-1 at train.py:11; rank 2 in all_reduce; rank 3 running"] == stage.lines()
 
@@ -104,7 +104,7 @@ def test_a_step_that_nobody_finishes_is_summed_up() -> None:
     stage.forget()
     stage.wait(1)
     [wanted] = stage.wanted_places
-    stage.session.places_found(dict.fromkeys(wanted, "in all_reduce"))
+    stage.session.stops.places_found(dict.fromkeys(wanted, "in all_reduce"))
     stage.flush()
     together = "Continue brings them together"
     assert [f"rank 0 in all_reduce, waiting for rank 1; rank 1 at train.py:10; {together}"] == stage.lines()
@@ -404,6 +404,6 @@ def test_commands_about_all_ranks() -> None:
         number = stage.send("evaluate", expression=text, context="repl")
         request, command = stage.questions.pop()
         assert (number, text) == (request["seq"], f"@{command.name} {command.expression}".rstrip())
-    stage.session.ranks_answered(request, "use @ranks")
+    stage.session.wire.answer_text(request, "use @ranks")
     stage.flush()
     assert {"result": "use @ranks", "variablesReference": 0} == stage.response(number)["body"]

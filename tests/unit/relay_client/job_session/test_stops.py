@@ -13,7 +13,7 @@ def test_ranks_that_are_not_stepped_are_named_with_what_they_are_doing() -> None
     for _ in range(2):
         wanted = stage.wanted_places.pop()
         assert {0, 2} == {stage.ranks[number].rank for number in wanted}
-        stage.session.places_found(dict.fromkeys(wanted, "in all_reduce"))
+        stage.session.stops.places_found(dict.fromkeys(wanted, "in all_reduce"))
         stage.flush()
         lines.append(stage.lines()[-1])
         stage.ask("next", threadId=stage.thread(1))
@@ -33,7 +33,7 @@ def test_ranks_that_wait_later_are_named() -> None:
         stage.wait(seconds - 0.5)
         assert not stage.wanted_places
         stage.wait(0.5)
-        stage.session.places_found(dict.fromkeys(stage.wanted_places.pop(), place))
+        stage.session.stops.places_found(dict.fromkeys(stage.wanted_places.pop(), place))
         stage.flush()
         shown.append(stage.lines()[-1])
     waiting = "rank 0 in all_reduce, waiting for rank 1; rank 1 at train.py:10; Continue brings them together"
@@ -49,7 +49,7 @@ def test_ranks_that_join_after_the_first_stop_are_summed_up() -> None:
     stage.join(2)
     stage.settle()
     stage.wait(1)
-    stage.session.places_found(dict.fromkeys(stage.wanted_places[-1], "in barrier"))
+    stage.session.stops.places_found(dict.fromkeys(stage.wanted_places[-1], "in barrier"))
     stage.flush()
     shown = "ranks 0-1 at train.py:10; rank 2 in barrier, waiting for ranks 0-1; Continue brings them together"
     assert shown == stage.lines()[-1]
@@ -70,7 +70,7 @@ def test_where_the_ranks_are_includes_running_ranks() -> None:
         stage.settle()
         [wanted] = stage.wanted_places
         if place:
-            stage.session.places_found(dict.fromkeys(wanted, place))
+            stage.session.stops.places_found(dict.fromkeys(wanted, place))
         stage.wait(3)
         stage.flush()
         answers.append(stage.response(number)["body"]["result"])

@@ -34,7 +34,7 @@ async def test_outputs_of_a_child_that_joins(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(connection, "_open_child", lambda _number, pid: connection.session.show(f"joined: {pid}"))
     for line in ("one", "two"):
         connection.session.show(line)
-    connection.session._wire.put(wire.OpenChild(1, 41))
+    connection.session.wire.put(wire.OpenChild(1, 41))
     connection.flush()
     assert [["relay-client: one\n", "relay-client: two\n"], ["relay-client: joined: 41\n"]] == endpoint.written
 
