@@ -13,9 +13,8 @@ from typing import NoReturn
 
 from relay_client.agents.roster import Conflict, Roster
 from relay_client.ranks.changes import Event, node_changes
-from relay_client.ranks.endings import is_consequence
 from relay_client.ranks.record import node_record, target_record
-from relay_client.ranks.view import Kind, rank_view
+from relay_client.ranks.view import Kind, is_consequence, rank_view
 from relay_client.ui.text import MINUTE, duration, format_ports, format_ranks
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentId, AgentInfo, State, TargetInfo, shared_labels

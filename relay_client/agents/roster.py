@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from relay_client.ranks.endings import how_ended
+from relay_client.ranks.view import how_ended
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, TargetInfo
 from relay_core.agent_api.metadata import PortConflict
 from relay_core.grouping import by_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.ranks.endings import END_PATIENCE, EXIT_PATIENCE, exit_code, how_ended
+from relay_client.ranks.view import END_PATIENCE, EXIT_PATIENCE, exit_code, how_ended
 from relay_core.agent_api.announcement import AgentId, Ending
 from relay_core.net.tasks import first_completed
 

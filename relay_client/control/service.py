@@ -12,10 +12,9 @@ from typing import Any
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels, blocking_holder, user_name
 from relay_client.control import messages
-from relay_client.control.changes import changes
 from relay_client.control.log_history import LogHistory
 from relay_client.control.snapshot import take_snapshot
-from relay_client.control.state import ClientId, Status
+from relay_client.control.state import ClientId, Status, changes
 from relay_client.job_session.members import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.local_port import LocalPort

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from relay_client.agents.tunnels import Tunnels
 from relay_client.control.state import ClientId, Port, Status
-from relay_client.ports.connection_state import Connection
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
-from relay_client.ranks.record import Local
+from relay_client.ranks.record import Connection, Local
 from relay_core.grouping import by_key
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relay_client.control.state import Port, Status
-from relay_client.ports.connection_state import Connection
-from relay_client.ranks.record import Ended, Node, Target
+from relay_client.ranks.record import Connection, Ended, Node, Target
 from relay_client.ranks.view import Kind
 from relay_client.ui.target_table import run_lines
 from relay_client.ui.text import clock, duration, format_ports, format_ranks, in_plural

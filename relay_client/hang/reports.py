@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from relay_client.agents.requests import NodeReply
 from relay_client.agents.roster import AbsentRank, absent_ranks, world_of
-from relay_client.ranks.endings import how_ended
-from relay_client.ranks.view import Kind, RankView, rank_view
+from relay_client.ranks.view import Kind, RankView, how_ended, rank_view
 from relay_client.stacks import own_frame
 from relay_core.agent_api.announcement import Ending, TargetInfo
 from relay_core.agent_api.collectives import ProcessCollectives, RasStatus, is_collective

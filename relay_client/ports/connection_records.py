@@ -9,8 +9,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 
-from relay_client.ports.connection_state import Connection
 from relay_client.ports.local_port import LocalPort
+from relay_client.ranks.record import Connection
 from relay_client.ranks.view import StopReport
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.foreign import printable

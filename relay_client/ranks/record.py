@@ -1,4 +1,4 @@
-"""The records of nodes and their ranks, as tables, the control socket, commands and coding agents show them.
+"""The records of nodes, their ranks and connections to them, as tables, the control socket and commands show them.
 
 All times are Unix times. Texts from other machines are sanitized for display (`relay_core.foreign.printable`).
 """
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, is_dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from relay_client.ranks.endings import how_ended, is_consequence
-from relay_client.ranks.view import Kind, RankView, StopReport, rank_view
+from relay_client.ranks.view import Kind, RankView, StopReport, how_ended, is_consequence, rank_view
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.usage import NodeUsage
 from relay_core.records import fields_of
@@ -182,6 +181,30 @@ def node_record(agent: AgentInfo, targets: Iterable[Target] = ()) -> Node:
         forwards=agent.forwards,
         ended=tuple(Ended(one.port, how_ended(one), one.pid, one.is_final, one.rank) for one in agent.endings or ()),
     )
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A connection from a local program to a port, or from a target to an editor that is listening on the port."""
+
+    WAITING: ClassVar[str] = "waiting"
+    CONNECTED: ClassVar[str] = "connected"
+    CLOSED: ClassVar[str] = "closed"
+
+    number: int
+    port: int
+    state: str
+    """`waiting` for a target, or `connected`; `closed` only while it is being removed."""
+    since: float
+    reason: str | None = None
+    """Why the connection is waiting or has closed."""
+    sent: int = 0
+    """Bytes read from the local program."""
+    received: int = 0
+    """Bytes written to the local program."""
+    stop: StopReport | None = None
+    remote_port: int | None = None
+    """For the port of all ranks, the logical port of one rank; an editor there has one connection to each rank."""
 
 
 # JSON of these and of all other records of the control socket.

@@ -40,9 +40,6 @@ COVERED_BY = {
     "tests/integration/test_monitor.py": "relay_agent/monitor/ monitor",
     "tests/integration/test_page.py": "relay_client/page/ server",
     "tests/unit/relay_client/control/test_protocol.py": "relay_client/control/ messages",
-    "tests/unit/relay_client/control/test_status_text.py": (
-        "relay_client/control/ state relay_client/ports/ connection_state"
-    ),
     # Whole programs: what an interpreter, debugpy or a terminal does cannot be had in one process.
     "tests/integration/test_run_command.py": (
         "relay_agent/inject/ _relay_debug_programs sitecustomize relay_agent/startup/ register"

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from relay_client.control.messages import REQUESTS
 from relay_client.control.protocol import decode
 from relay_client.control.state import ClientId, Port, Status
-from relay_client.ports.connection_state import Connection
 from relay_client.ranks.changes import Event
-from relay_client.ranks.record import Node, Target, encode
+from relay_client.ranks.record import Connection, Node, Target, encode
 from relay_client.ranks.view import StopReport
 from relay_core.errors import ProtocolError
 

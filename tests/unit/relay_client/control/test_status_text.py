@@ -4,8 +4,7 @@ import time
 
 from relay_client.control.state import ClientId, Port, Status
 from relay_client.control.status_text import status_text
-from relay_client.ports.connection_state import Connection
-from relay_client.ranks.record import Ended, Node, Target
+from relay_client.ranks.record import Connection, Ended, Node, Target
 from relay_client.ranks.view import StopReport
 from relay_client.ui.text import clock
 

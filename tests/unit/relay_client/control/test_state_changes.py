@@ -3,10 +3,8 @@
 import itertools
 from dataclasses import replace
 
-from relay_client.control.changes import changes
-from relay_client.control.state import ClientId, Port, Status
-from relay_client.ports.connection_state import Connection
-from relay_client.ranks.record import Node, Target
+from relay_client.control.state import ClientId, Port, Status, changes
+from relay_client.ranks.record import Connection, Node, Target
 
 CLIENT = ClientId("1a2b3c4d", 12, "contoso.servicebus.windows.net", "myhc", "forward", 1.0, "/home/alice", "1.0")
 RANK = Target(5681, rank=3, pid=44, kind="running", text="running", state="running")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_client.ranks.endings import exit_code, how_ended, is_consequence
+from relay_client.ranks.view import exit_code, how_ended, is_consequence
 from relay_core.agent_api.announcement import Ending
 
 
