@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 from urllib.parse import urlsplit
 
-from relay_client.control.directory import Address, ControlDirectory, TcpAddress
+from relay_client.control.directory import Address, ControlDirectory
 from relay_client.control.messages import GetStatus, OpenPorts, Request
 from relay_client.control.protocol import ClientProtocol, Received, decode
 from relay_client.control.state import ClientId, Port
@@ -69,15 +69,13 @@ class ControlClient:
             ConnectionRefusedError, FileNotFoundError: nothing is listening at the address any more.
             RelayDebugError: another program is listening at the address, or the relay-client does not answer.
         """
-        token = None
-        if isinstance(address, TcpAddress):
-            token = address.token
+        if address.port is not None:
             reader, writer = await asyncio.open_connection("127.0.0.1", address.port)
         elif hasattr(asyncio, "open_unix_connection"):
             reader, writer = await asyncio.open_unix_connection(str(address.path))
         else:  # the file of a program with another Python
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-        client = cls(reader, writer, ClientProtocol(token=token, nonce=secrets.token_hex(16)))
+        client = cls(reader, writer, ClientProtocol(token=address.token, nonce=secrets.token_hex(16)))
         client.address = address
         try:
             async with timeout(HELLO_TIMEOUT):

@@ -32,23 +32,14 @@ _NAME = re.compile(r"control-([0-9a-f]{8})\.(?:sock|json)", re.ASCII)
 
 
 @dataclass(frozen=True)
-class UnixAddress:
-    """A Unix socket."""
+class Address:
+    """A Unix socket, or a port on 127.0.0.1 with the token that a program must know to use it."""
 
     path: Path
-
-
-@dataclass(frozen=True)
-class TcpAddress:
-    """A port on 127.0.0.1, and the token that a program must know to use it."""
-
-    path: Path
-    """The file that contains the port and the token."""
-    port: int
-    token: str = field(repr=False)
-
-
-Address = UnixAddress | TcpAddress
+    """The Unix socket, or the file that contains the port and the token."""
+    port: int | None = None
+    """None for a Unix socket."""
+    token: str | None = field(default=None, repr=False)
 
 
 class ControlDirectory:
@@ -99,7 +90,7 @@ class ControlDirectory:
     def _sweep(self) -> None:
         """Remove the Unix sockets of relay-clients that were killed."""
         for address in self.addresses():
-            if isinstance(address, UnixAddress) and not _is_listening(address.path):
+            if address.port is None and not _is_listening(address.path):
                 self.remove(address)
 
     def remove(self, address: Address) -> None:
@@ -135,7 +126,7 @@ def _listen_unix(path: Path) -> tuple[socket.socket, Address]:
         raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
     with _listening(socket.AF_UNIX, str(new)) as listener:
         new.rename(final)
-    return listener, UnixAddress(final)
+    return listener, Address(final)
 
 
 def _listen_tcp(path: Path) -> tuple[socket.socket, Address]:
@@ -147,7 +138,7 @@ def _listen_tcp(path: Path) -> tuple[socket.socket, Address]:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             json.dump({"port": port, "token": token}, file)
         new.replace(final)
-    return listener, TcpAddress(final, port, token)
+    return listener, Address(final, port, token)
 
 
 @contextlib.contextmanager
@@ -166,12 +157,12 @@ def _listening(family: socket.AddressFamily, address: str | tuple[str, int]) -> 
 def _address(path: Path) -> Address | None:
     """Return the address in a file; None if the file has just been removed or is not a control file."""
     if path.suffix == ".sock":
-        return UnixAddress(path) if hasattr(socket, "AF_UNIX") and path.is_socket() else None
+        return Address(path) if hasattr(socket, "AF_UNIX") and path.is_socket() else None
     try:
         found = json.loads(path.read_text("ascii"))
     except (OSError, ValueError):
         return None
     match found:
         case {"port": int(port), "token": str(token)} if is_port(port):
-            return TcpAddress(path, port, token)
+            return Address(path, port, token)
     return None

@@ -158,14 +158,6 @@ def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogatepass")
 
 
-@dataclass(frozen=True)
-class ReceivedRequest:
-    """A request, to be answered with `send_result` or `send_error`."""
-
-    id: int
-    request: Request
-
-
 class ServerProtocol(_Lines):
     """The server's end of one connection.
 
@@ -184,8 +176,8 @@ class ServerProtocol(_Lines):
         """True once the client may send requests."""
         self._send(self._hello if self.is_open else {"challenge": challenge, "version": VERSION})
 
-    def receive_data(self, data: bytes) -> list[ReceivedRequest]:
-        """Process received bytes, and return the requests in them. An invalid request is answered here.
+    def receive_data(self, data: bytes) -> list[tuple[int, Request]]:
+        """Process received bytes, and return the requests in them, each with its id. An invalid one is answered here.
 
         Raises:
             ProtocolError: the bytes are not lines of JSON objects with an id.
@@ -206,7 +198,7 @@ class ServerProtocol(_Lines):
         self.is_open = True
         self._send({**self._hello, "proof": _proof(token, "server", self._challenge, nonce)})
 
-    def _request(self, message: Mapping[str, object]) -> ReceivedRequest | None:
+    def _request(self, message: Mapping[str, object]) -> tuple[int, Request] | None:
         number, name = message.get("id"), message.get("request")
         if not isinstance(number, int) or isinstance(number, bool):
             raise ProtocolError("a request on the control connection has no id")
@@ -215,7 +207,7 @@ class ServerProtocol(_Lines):
             if kind is None:
                 sentence = f"unknown request: {str(name)[:40]!r}"
                 raise UsageError(sentence, hint="restart the running relay-client; it may be an older version")
-            return ReceivedRequest(number, decode(kind, message))
+            return number, decode(kind, message)
         except RelayDebugError as error:
             self.send_error(number, error)
             return None

@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 
 from relay_client.control.client import namespace_of
-from relay_client.control.directory import Address, ControlDirectory, TcpAddress
-from relay_client.control.messages import Subscribe
-from relay_client.control.protocol import MAX_RESULT, ReceivedRequest, ServerProtocol
+from relay_client.control.directory import Address, ControlDirectory
+from relay_client.control.messages import Request, Subscribe
+from relay_client.control.protocol import MAX_RESULT, ServerProtocol
 from relay_client.control.service import ControlService, Subscriber
 from relay_client.control.state import ClientId
 from relay_client.ranks.changes import Event
@@ -76,7 +76,7 @@ class ControlServer:
         except OSError as error:
             logger.warning("no control socket: %s; other programs cannot control this relay-client", error)
             return self
-        if isinstance(self._address, TcpAddress):
+        if self._address.port is not None:
             peers = PeerCheck(frozenset({own_user(), ROOT}), lambda why: logger.warning("control port: %s", why))
             server = LocalServer(
                 listener, lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._accepted), peers.admits
@@ -98,7 +98,7 @@ class ControlServer:
         self._connections.spawn(self._serve(reader, writer), name="control connection")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        token = self._address.token if isinstance(self._address, TcpAddress) else None
+        token = self._address.token if self._address is not None else None
         protocol = ServerProtocol(self._service.client, token=token, challenge=secrets.token_hex(16))
         connection = _Connection(self._service, protocol, writer)
         try:
@@ -138,9 +138,9 @@ class _Connection:
                 while data := await reader.read(READ_SIZE):
                     requests = self._protocol.receive_data(data)
                     self._flush()
-                    for received in requests:
-                        tasks.spawn(self._answer(received), name=f"control request {received.request.name}")
-                        if isinstance(received.request, Subscribe):
+                    for number, request in requests:
+                        tasks.spawn(self._answer(number, request), name=f"control request {request.name}")
+                        if isinstance(request, Subscribe):
                             tasks.spawn(self._service.look_for_agents(), name="look for agents for a subscriber")
         finally:
             end.cancel()
@@ -150,13 +150,13 @@ class _Connection:
         if not self._protocol.is_open:
             self._writer.transport.abort()
 
-    async def _answer(self, received: ReceivedRequest) -> None:
+    async def _answer(self, number: int, request: Request) -> None:
         try:
-            result = await self._service.answer(received.request, self._subscriber)
+            result = await self._service.answer(request, self._subscriber)
         except RelayDebugError as error:
-            self._protocol.send_error(received.id, error)
+            self._protocol.send_error(number, error)
         else:
-            self._protocol.send_result(received.id, result)
+            self._protocol.send_result(number, result)
         self._flush()
 
     def _send_event(self, event: Event) -> None:

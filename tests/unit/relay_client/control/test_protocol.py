@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_client.control.messages import Attach, Attached, GetStatus, LogLines, Logs, Subscribe
-from relay_client.control.protocol import MAX_REQUEST, ClientProtocol, Received, ReceivedRequest, ServerProtocol
+from relay_client.control.protocol import MAX_REQUEST, ClientProtocol, Received, ServerProtocol
 from relay_client.control.state import ClientId
 from relay_client.ranks.changes import Event
 from relay_core.errors import LocalPortInUse, ProtocolError, Rejected, RelayDebugError, Unauthorized
@@ -38,7 +38,7 @@ def test_requests_results_and_events(token: str | None) -> None:
     assert 1 == client.send_request(Attach(3, wait=True))
     assert 2 == client.send_request(GetStatus())
     requests = server.receive_data(client.data_to_send())
-    assert [ReceivedRequest(1, Attach(3, wait=True)), ReceivedRequest(2, GetStatus())] == requests
+    assert [(1, Attach(3, wait=True)), (2, GetStatus())] == requests
     event = Event("stopped", 2.0, "rank 3 is stopped", rank=3)
     server.send_event(event)
     server.send_result(1, Attached(5681, 5681, "127.0.0.1", is_new=True, rank=3))
@@ -108,7 +108,7 @@ def test_invalid_requests_are_answered(line: bytes, sentence: str, code: int) ->
     answer = json.loads(server.data_to_send())
     assert (7, sentence, code) == (answer["id"], answer["error"]["sentence"], answer["error"]["exit_code"])
     client.send_request(Subscribe())
-    assert [ReceivedRequest(1, Subscribe())] == server.receive_data(client.data_to_send())
+    assert [(1, Subscribe())] == server.receive_data(client.data_to_send())
 
 
 @pytest.mark.parametrize("line", [b"GET / HTTP/1.1\n", b"[]\n", b'{"request": "status"}\n', b"x" * (MAX_REQUEST + 1)])
@@ -130,7 +130,7 @@ def test_chunks_change_nothing(sizes: list[int], token: str | None) -> None:
         found += server.receive_data(data[:size])
         data = data[size:]
     found += server.receive_data(data)
-    assert [ReceivedRequest(1, Logs(5, follow=True)), ReceivedRequest(2, GetStatus())] == found
+    assert [(1, Logs(5, follow=True)), (2, GetStatus())] == found
     server.send_result(1, LogLines())
     assert [Received(id=1, result={"lines": []})] == client.receive_data(server.data_to_send())
 
