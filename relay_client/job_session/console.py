@@ -94,10 +94,9 @@ class ConsoleLines:
         self._due.setdefault((text.replace(where, _SUBJECT), category), []).append(member)
         self.next_deadline = now + LINE_DELAY if self.next_deadline is None else self.next_deadline
 
-    def tick(self, now: float) -> None:
+    def tick(self, _now: float) -> None:
         """Show the lines that are due."""
-        if self.next_deadline is not None and now >= self.next_deadline:
-            self.flush()
+        self.flush()
 
     def flush(self) -> None:
         """Show all lines now."""

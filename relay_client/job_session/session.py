@@ -97,10 +97,9 @@ class Leaving:
         if not len(self._members):
             self._finish()
 
-    def tick(self, now: float) -> None:
-        """Answer without waiting any longer, if the time is up."""
-        if self.next_deadline is not None and now >= self.next_deadline:
-            self._finish()
+    def tick(self, _now: float) -> None:
+        """Answer without waiting any longer."""
+        self._finish()
 
     def _finish(self) -> None:
         if self._request is not None:
@@ -244,7 +243,8 @@ class JobSession:
     def tick(self, now: float) -> None:
         """Do what is due."""
         for part in self._timed:
-            part.tick(now)
+            if part.next_deadline is not None and now >= part.next_deadline:
+                part.tick(now)
 
     # From the editor:
 

@@ -181,10 +181,8 @@ class ThreadList:
             self.next_deadline = now + CHANGE_DELAY
         self._has_changed = False
 
-    def tick(self, now: float) -> None:
+    def tick(self, _now: float) -> None:
         """Show entries that have changed: an editor requests the threads after each `stopped` and each new thread."""
-        if self.next_deadline is None or now < self.next_deadline:
-            return
         self.next_deadline, self._was_compact = None, self.is_compact
         entries = list(self._entries())
         before, self._shown = self._shown, self._bodies(entries)
