@@ -22,6 +22,7 @@ from relay_client.ports.rank_port import (
     chosen,
     claims_of,
     how_to_attach,
+    is_wanted,
     missing_error,
     open_rank_port,
     process_name,
@@ -185,11 +186,7 @@ class ControlService:
     async def _attach(self, request: messages.Attach, _subscriber: Subscriber) -> messages.Attached:
         claim = await self._claim(request)
         target = claim.target
-        known = [
-            local.port
-            for local in self._forwarder.ports
-            if local.destination.port == target.port and not local.destination.is_forward
-        ]
+        known = [local.port for local in self._forwarder.ports if local.destination == Destination(target.port)]
         wanted = request.local_port
         is_new = wanted not in known if wanted is not None else not known
         port = await self._open(claim, wanted) if is_new else wanted or known[0]
@@ -273,12 +270,8 @@ class ControlService:
         await self._forwarder.close_port(port)
 
     async def _release(self, request: messages.Release, _subscriber: Subscriber) -> messages.Released:
-        targets = [
-            target
-            for node in self._snapshot().nodes
-            for target in node.targets
-            if (target.port == request.port if request.port is not None else target.rank == request.rank)
-        ]
+        known = [target for node in self._snapshot().nodes for target in node.targets]
+        targets = [target for target in known if is_wanted(target, request.rank, request.port)]
         if request.rank is None and request.port is None:
             raise UsageError("specify a rank or a port")
         if not targets:

@@ -30,7 +30,17 @@ def take_snapshot(client: ClientId, tunnels: Tunnels, forwarder: Forwarder, on_d
     leading = by_key((port.remote_port, port) for port in ports if not port.is_forward)
 
     def local(remote_port: int) -> Local:
-        return _local(remote_port, leading.get(remote_port, ()), connections)
+        """Return what the connections to the target with a logical port show about it."""
+        leads = leading.get(remote_port, ())
+        numbers = {port.port for port in leads}
+        mine = [each for each in connections if each.port in numbers or each.remote_port == remote_port]
+        # A process and each of its children have separate connections, each with its own stop.
+        stops = [connection.stop for connection in mine if connection.stop is not None]
+        return Local(
+            tuple(port.port for port in leads if not port.is_editor),
+            any(connection.state == Connection.CONNECTED for connection in mine),
+            max(stops, key=lambda stop: stop.since, default=None),
+        )
 
     return Status(client, time.time(), tunnels.nodes(local), ports, connections)
 
@@ -39,22 +49,3 @@ def port_record(local: LocalPort, *, is_on_demand: bool = False, is_editor: bool
     """Return a local port as other programs see it."""
     to = local.destination
     return Port(local.port, to.port, to.is_forward, to.node_rank, is_on_demand, to.is_all_ranks, is_editor)
-
-
-def _local(remote_port: int, ports: Sequence[Port], connections: Sequence[Connection]) -> Local:
-    """Return what the connections to a target show about it.
-
-    Args:
-        remote_port: Its logical port.
-        ports: The local ports that lead to it.
-        connections: The connections to all local ports.
-    """
-    local = {port.port for port in ports}
-    mine = [each for each in connections if each.port in local or each.remote_port == remote_port]
-    # A process and each of its children have separate connections, each with its own stop.
-    stops = [connection.stop for connection in mine if connection.stop is not None]
-    return Local(
-        tuple(port.port for port in ports if not port.is_editor),
-        any(connection.state == Connection.CONNECTED for connection in mine),
-        max(stops, key=lambda stop: stop.since, default=None),
-    )

@@ -130,8 +130,7 @@ class Forwarder:
 
     def leads_to(self, port: int) -> bool:
         """Return whether one of the ports, open or still to be opened, leads to a logical port."""
-        destinations = [local.destination for local in (*self._ports, *self.ports)]
-        return any(each.port == port and not each.is_forward for each in destinations)
+        return any(local.destination == Destination(port) for local in (*self._ports, *self.ports))
 
     async def open(self, local: LocalPort, *, may_reverse: bool = False) -> None:
         """Open one more port.

@@ -28,10 +28,11 @@ logger = logging.getLogger(__name__)
 
 def claims_of(tunnels: Tunnels, *, rank: int | None = None, port: int | None = None) -> list[Claim]:
     """Return the reachable targets with this rank, or with this logical port."""
-    return [claim for claim in tunnels.reachable_targets() if _is_wanted(claim.target, rank, port)]
+    return [claim for claim in tunnels.reachable_targets() if is_wanted(claim.target, rank, port)]
 
 
-def _is_wanted(target: TargetInfo, rank: int | None, port: int | None) -> bool:
+def is_wanted(target: TargetInfo | Target, rank: int | None, port: int | None) -> bool:
+    """Return whether a target has this logical port or, if none is given, this rank."""
     return target.port == port if port is not None else target.rank == rank
 
 
@@ -39,7 +40,7 @@ def missing_error(tunnels: Tunnels, rank: int | None, port: int | None, error: R
     """Return why the search for a rank or a logical port failed, given its error: its agent may be known, but away."""
     for claim in tunnels.roster.targets(time.time()):
         wanted = Destination(claim.target.port)
-        if _is_wanted(claim.target, rank, port) and tunnels.agent_for(wanted) is None:
+        if is_wanted(claim.target, rank, port) and tunnels.agent_for(wanted) is None:
             return tunnels.unreachable_error(wanted, error)
     return error
 
