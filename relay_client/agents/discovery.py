@@ -305,9 +305,7 @@ class Discovery:
             excluded: The agents that the headers exclude.
             wanted: The only agent that the headers allow, or None.
         """
-        async with contextlib.AsyncExitStack() as slot:
-            if self.at_random:
-                await slot.enter_async_context(self._dials)
+        async with self._dials if self.at_random else contextlib.nullcontext():
             try:
                 return await self._family.connect_to(self._endpoint, headers)
             except Rejected as rejected:
@@ -482,16 +480,12 @@ class FamilyDiscovery:
 
     async def connect_to(self, sibling: Endpoint, headers: Mapping[str, str]) -> WebSocket:
         """Make one connection through a hybrid connection; of those of a family, a limited number at a time."""
-        if len(self._parts) == 1:
-            return await self._connect(sibling, headers)
-        async with self._slots:
+        async with self._slots if len(self._parts) > 1 else contextlib.nullcontext():
             return await self._connect(sibling, headers)
 
     def known_at(self, index: int) -> Collection[str]:
         """Return the known agents that were last seen on a hybrid connection."""
-        if len(self._parts) == 1:
-            return self._known()
-        return [agent for agent in self._known() if self._places.get(agent) == index]
+        return [agent for agent in self._known() if self._places.get(agent, 0) == index]
 
     def seen(self, index: int, agent: str) -> None:
         """Record on which hybrid connection an agent has answered."""

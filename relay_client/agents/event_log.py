@@ -274,7 +274,8 @@ class EventLog:
             self.roster.lost(agent_id, time.time())
         elif status.state is LinkState.CONNECTED:
             self.roster.found(agent_id)
-        name, attachments = self.name(agent_id), self._attachments(agent_id)
+        name, agent = self.name(agent_id), self.roster.agent(agent_id)
+        attachments = "".join(f"; {text}" for text in attachment_texts([agent] if agent else [], time.time()))
         if status.state is LinkState.CONNECTED:
             round_trip = f", round trip {status.round_trip * 1000:.1f} ms" if status.round_trip is not None else ""
             # A command that shows only warnings has shown the interruption, so it also shows the end of it.
@@ -312,7 +313,3 @@ class EventLog:
             now = time.time()
             if texts := attachment_texts(self.roster, now, now - MINUTE):
                 logger.info("%s", "; ".join(texts))
-
-    def _attachments(self, agent_id: AgentId) -> str:
-        agent = self.roster.agent(agent_id)
-        return "".join(f"; {text}" for text in attachment_texts([agent] if agent else [], time.time()))

@@ -36,8 +36,6 @@ from relay_core.value_parsers import MAX_PORT
 AWAY_LIMIT = 10.0
 """Seconds after which an unreachable agent loses a port to a reachable one: longer than it takes to replace a
 transport."""
-LAST = 1 << 62
-"""Sort key for agents without a node rank, which come after those with one."""
 
 PortOwners = Mapping[tuple[str, int], str]
 """Display name of the process that owns a port, by the agent and port of each target that claims it in vain."""
@@ -234,8 +232,7 @@ class Roster:
         if not destination.is_forward:
             yield from (claim.agent for claim in self._ranked(port, now))
         forwards = (entry for entry in self._entries.values() if port in entry.info.forwards)
-        by_preference = sorted(forwards, key=lambda entry: (entry.away_since is not None, _node(entry.info)))
-        yield from (entry.info for entry in by_preference)
+        yield from (entry.info for entry in sorted(forwards, key=_preference))
         if destination.is_forward:
             yield from (claim.agent for claim in self._ranked(port, now))
 
@@ -261,8 +258,9 @@ class Roster:
         return self._entries[claim.agent.id].away_since is None
 
 
-def _node(info: AgentInfo) -> int:
-    return LAST if info.node_rank is None else info.node_rank
+def _preference(entry: _Entry) -> tuple[bool, bool, int]:
+    """Sort key: reachable agents first, and those with a node rank, by rank."""
+    return entry.away_since is not None, entry.info.node_rank is None, entry.info.node_rank or 0
 
 
 # Which ranks of each job are not registered, and why; no I/O.

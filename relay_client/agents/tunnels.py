@@ -201,6 +201,8 @@ class Tunnels:
         self._budget = AttemptBudget()
         self._tasks = TaskSet()
         self._event_log = EventLog(alarm)
+        self.roster = self._event_log.roster
+        """The agents and what they serve."""
         self._discovery = FamilyDiscovery(
             endpoint,
             self._connect,
@@ -310,11 +312,6 @@ class Tunnels:
             del self._handlers[port]
 
     # Agents:
-
-    @property
-    def roster(self) -> Roster:
-        """The agents and what they serve."""
-        return self._event_log.roster
 
     def link(self, agent_id: AgentId) -> LinkStatus:
         """Return the status of the tunnel to an agent in the roster."""
@@ -444,9 +441,6 @@ class Tunnels:
             known.hurry()
             return Begun(agent_id, is_new=False)
 
-        def on_open(stream: SessionStream, event: StreamOpened) -> None:
-            self._opened(agent_id, tunnel.driver, stream, event)
-
         announcements = Paced(lambda: self._announced(agent_id), ANNOUNCEMENT_INTERVAL, ANNOUNCEMENT_BURST)
         tunnel = self._tunnels[agent_id] = ClientTunnel(
             attached,
@@ -456,7 +450,7 @@ class Tunnels:
             settings=self._settings,
             on_change=lambda status: self._link_changed(agent_id, status),
             on_info=announcements.request,
-            on_open=on_open,
+            on_open=lambda stream, event: self._opened(agent_id, tunnel.driver, stream, event),
             budget=self._budget,
         )
         self._announced(agent_id)

@@ -151,7 +151,7 @@ class Breakpoints:
                 self._wire.ask(member.number, request["command"], arguments_of(request))
             self._wire.answer(request, {})
             return
-        key = _key(request)
+        key = text(mapping(arguments_of(request).get("source")).get("path")) or request["command"]
         replaced = self._sets.get(key)
         found = _BreakpointSet(request, [], answer_at=now + BREAKPOINT_PATIENCE)
         found.ids = [next(self._numbers) for _ in found.wanted]
@@ -253,8 +253,3 @@ class Breakpoints:
         for old, new in zip(before, found.shown, strict=True):
             if old != new:
                 self._wire.event("breakpoint", {"reason": "changed", "breakpoint": new})
-
-
-def _key(request: Request) -> str:
-    """Return the file whose breakpoints a request replaces, or the command if they are in no file."""
-    return text(mapping(arguments_of(request).get("source")).get("path")) or request["command"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import ntpath
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -99,8 +100,7 @@ class Place:
     line: int
 
     def __str__(self) -> str:
-        name = self.file.replace("\\", "/").rpartition("/")[2]
-        return f"{name}:{self.line}"
+        return f"{ntpath.basename(self.file)}:{self.line}"
 
 
 @dataclass
@@ -193,12 +193,9 @@ class Members:
             group: The group.
             chosen: The member that the editor shows.
         """
-        if group.is_here:
-            return self._at_place_of(chosen)
         ranks = group.ranks
-        return [member for member in self.attached if ranks is None or member.name.rank in ranks]
-
-    def _at_place_of(self, chosen: Member | None) -> list[Member]:
+        if not group.is_here:
+            return [member for member in self.attached if ranks is None or member.name.rank in ranks]
         place = chosen.stop.place if chosen is not None and chosen.stop is not None else None
         if place is None:
             return [chosen] if chosen is not None else []
