@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
-from typing import Any
 
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels, blocking_holder, user_name
@@ -73,6 +72,8 @@ class Subscriber:
 class ControlService:
     """Answers requests and produces events, for any number of connections.
 
+    The method `_do_NAME` performs the request NAME, which only a running relay-client can perform.
+
     Args:
         client: Identity of this relay-client.
         tunnels: Its tunnels.
@@ -95,18 +96,6 @@ class ControlService:
         self._stops: dict[tuple[str | None, int | None], str] = {}
         """The last event of each rank that has stopped or continued."""
         self._session = Session(tunnels)
-        self._own: dict[type[messages.OwnRequest], Callable[[Any, Subscriber], Awaitable[messages.Result]]] = {
-            messages.GetStatus: self._status,
-            messages.Subscribe: self._subscribe,
-            messages.Logs: self._last_lines,
-            messages.Stop: self._stop,
-            messages.Attach: self._attach,
-            messages.AttachAll: self._attach_all,
-            messages.OpenPorts: self._open_ports,
-            messages.Release: self._release,
-            messages.ChooseGroup: self._choose_group,
-        }
-        """Who performs what only a running relay-client can do."""
         tunnels.on_change = self._changed
         forwarder.on_change = self._changed
         logs.on_line = self._logged
@@ -124,7 +113,9 @@ class ControlService:
         if isinstance(request, Verb):
             _asking.set(subscriber)  # only for this task: each request has its own
             return await self._session.perform(request)
-        return await self._own[type(request)](request, subscriber)
+        perform: Callable[[messages.OwnRequest, Subscriber], Awaitable[messages.Result]]
+        perform = getattr(self, f"_do_{request.name}")
+        return await perform(request, subscriber)
 
     async def look_for_agents(self) -> None:
         """Search as frequently as for a waiting editor until an agent is found, because a user is watching."""
@@ -133,18 +124,18 @@ class ControlService:
 
     # Events:
 
-    async def _status(self, _request: messages.GetStatus, _subscriber: Subscriber) -> Status:
+    async def _do_status(self, _request: messages.GetStatus, _subscriber: Subscriber) -> Status:
         return self._snapshot()
 
-    async def _last_lines(self, request: messages.Logs, subscriber: Subscriber) -> messages.LogLines:
+    async def _do_logs(self, request: messages.Logs, subscriber: Subscriber) -> messages.LogLines:
         subscriber.kinds = {*subscriber.kinds, LOG} if request.follow else subscriber.kinds
         return messages.LogLines(self._logs.last(request.lines))
 
-    async def _stop(self, _request: messages.Stop, _subscriber: Subscriber) -> messages.Stopping:
+    async def _do_stop(self, _request: messages.Stop, _subscriber: Subscriber) -> messages.Stopping:
         self.stopping.set()
         return messages.Stopping()
 
-    async def _subscribe(self, request: messages.Subscribe, subscriber: Subscriber) -> Status:
+    async def _do_subscribe(self, request: messages.Subscribe, subscriber: Subscriber) -> Status:
         kinds = set(messages.EVENTS) - {LOG} if request.events is None else set(request.events)
         if unknown := kinds - set(messages.EVENTS):
             raise UsageError(f"unknown kind of event: '{min(unknown)[:40]}'", hint=f"use {', '.join(messages.EVENTS)}")
@@ -183,7 +174,7 @@ class ControlService:
 
     # Ranks:
 
-    async def _attach(self, request: messages.Attach, _subscriber: Subscriber) -> messages.Attached:
+    async def _do_attach(self, request: messages.Attach, _subscriber: Subscriber) -> messages.Attached:
         claim = await self._claim(request)
         target = claim.target
         known = [local.port for local in self._forwarder.ports if local.destination == Destination(target.port)]
@@ -200,7 +191,7 @@ class ControlService:
         holder = blocking_holder(target)
         return messages.Attached(target.port, port, LOCAL_HOST, is_new, target.rank, claim.agent.host, holder)
 
-    async def _attach_all(self, _request: messages.AttachAll, _subscriber: Subscriber) -> messages.AttachedAll:
+    async def _do_attach_all(self, _request: messages.AttachAll, _subscriber: Subscriber) -> messages.AttachedAll:
         for local in self._forwarder.ports:
             if local.destination.is_all_ranks:
                 return messages.AttachedAll(local.port, LOCAL_HOST, is_new=False)
@@ -210,7 +201,7 @@ class ControlService:
         logger.info("press F5 to debug all ranks on port %d", local.port)
         return messages.AttachedAll(local.port, LOCAL_HOST, is_new=True)
 
-    async def _open_ports(self, request: messages.OpenPorts, _subscriber: Subscriber) -> messages.Opened:
+    async def _do_open(self, request: messages.OpenPorts, _subscriber: Subscriber) -> messages.Opened:
         wanted = [
             LocalPort(each.port, Destination(each.remote_port, each.is_forward, each.node_rank, each.is_all_ranks))
             for each in request.ports
@@ -269,7 +260,7 @@ class ControlService:
         self._on_demand.discard(port)
         await self._forwarder.close_port(port)
 
-    async def _release(self, request: messages.Release, _subscriber: Subscriber) -> messages.Released:
+    async def _do_release(self, request: messages.Release, _subscriber: Subscriber) -> messages.Released:
         known = [target for node in self._snapshot().nodes for target in node.targets]
         targets = [target for target in known if is_wanted(target, request.rank, request.port)]
         if request.rank is None and request.port is None:
@@ -299,7 +290,7 @@ class ControlService:
                 while holders and self._holders(ports) == holders:
                     await self._tunnels.search.changed.wait()
 
-    async def _choose_group(self, request: messages.ChooseGroup, _subscriber: Subscriber) -> messages.ChosenGroup:
+    async def _do_group(self, request: messages.ChooseGroup, _subscriber: Subscriber) -> messages.ChosenGroup:
         sessions = [connection.session for connection in self._forwarder.job_sessions]
         if not sessions:
             hint = "attach to the port opened by --all-ranks or by an 'attach_all' request"
