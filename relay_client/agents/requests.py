@@ -16,8 +16,9 @@ from relay_core.agent_api.members import selects_port
 from relay_core.agent_api.questions import NodeReplies, Question, Reply
 from relay_core.agent_api.requests import Failure, NodeRequest
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import ConnectionLost, NoListener, ProtocolError, RelayDebugError
+from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.foreign import escape_controls, printable
+from relay_core.json_values import json_object
 from relay_core.net.tasks import TaskSet
 from relay_core.records import encode, parse, parse_or_none
 
@@ -51,7 +52,8 @@ async def send_request(
             if isinstance(request, Question):
                 await stream.write(json.dumps(encode(request)).encode())
             await stream.write_eof()
-            response = _decode(await stream.read_all(request.max_response, "the agent's response"), request.name)
+            received = await stream.read_all(request.max_response, "the agent's response")
+            response = json_object(received, f"the agent's response to '{request.name}'")
     except TIMEOUT_ERRORS:
         stream.abort("no response in time")
         raise ConnectionLost(
@@ -210,13 +212,3 @@ def has_port(agent: AgentInfo, port: int, tunnels: Tunnels) -> bool:
 
 def _clean(text: str) -> str:
     return printable(text, MAX_SENTENCE)
-
-
-def _decode(data: bytes, request: str) -> Mapping[str, object]:
-    try:
-        response = json.loads(data)
-    except (ValueError, RecursionError):
-        response = None
-    if not isinstance(response, dict):
-        raise ProtocolError(f"the agent's response to '{request}' is not a JSON object")
-    return response

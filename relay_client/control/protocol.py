@@ -33,6 +33,7 @@ from relay_client.ranks.changes import Event
 from relay_client.ranks.record import encode
 from relay_core import errors
 from relay_core.errors import ProtocolError, RelayDebugError, Unauthorized, UsageError
+from relay_core.json_values import json_object
 
 # Conversion of JSON to frozen dataclasses: the only place where control socket messages are validated.
 #
@@ -123,7 +124,7 @@ class _Lines:
             self._unread = bytearray(beginning)
         if max(map(len, [*lines, self._unread])) > self._limit:
             raise ProtocolError("a line on the control connection is too long")
-        return [_object(line) for line in lines if line.strip()]
+        return [json_object(line, "a line on the control connection") for line in lines if line.strip()]
 
     def _send(self, message: Mapping[str, object]) -> None:
         self._to_send.append(json.dumps(message, separators=(",", ":")).encode() + b"\n")
@@ -133,16 +134,6 @@ class _Lines:
         data = b"".join(self._to_send)
         self._to_send.clear()
         return data
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise ProtocolError("a line on the control connection is not a JSON object")
-    return found
 
 
 def _proof(token: str, side: str, challenge: str, nonce: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import json
 import logging
 import re
 import socket
@@ -21,6 +20,7 @@ from relay_core.agent_api.requests import Failure, Listen
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.foreign import printable
+from relay_core.json_values import json_object
 from relay_core.layers.layer import Layer
 from relay_core.layers.stack import LayerStack
 from relay_core.net.loopback import until_accepted
@@ -217,12 +217,12 @@ class ReverseForwarder:
         refused = False
         try:
             received = await request.read_all(MAX_REFUSAL, "the agent's response")
-            failure = parse_or_none(Failure, json.loads(received or b"{}"), printable)
+            failure = parse_or_none(Failure, json_object(received or b"{}", "the agent's response"), printable)
             why = failure.error if failure else ""
             refused = failure is not None
         except ConnectionLost as lost:
             why = lost.reason or lost.sentence
-        except (ProtocolError, ValueError, RecursionError):
+        except ProtocolError:
             why = "the agent sent an invalid response"
         if why:
             self._log_once(f"the job cannot connect to the editor: {why}")
