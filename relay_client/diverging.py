@@ -145,7 +145,7 @@ class Diverging(Watching):
             step = self._pending.setdefault(key, {})
             checksums = {name: getattr(found.value, name) for name in ("digest", "leaves", "parts", "leaf", "sharded")}
             step[member] = Value((member,), **checksums)
-            if self.has_all_ranks and self._expected(found.ranks, step) <= step.keys():
+            if len(self._ranks) >= self._processes and self._expected(found.ranks, step) <= step.keys():
                 self._leave_out(key)
                 if groups := self._search_on(step) if self._groups else self._compare(step, found.ranks):
                     differences = {groups[0]: self._difference} if self._difference else {}

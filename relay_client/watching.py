@@ -111,11 +111,6 @@ class Watching:
         return {}
 
     @property
-    def has_all_ranks(self) -> bool:
-        """Whether each process has answered once."""
-        return len(self._ranks) >= self._processes
-
-    @property
     def active(self) -> dict[Member, bool]:
         """The processes that answer and watch the place, each with whether its watch has ended."""
         states = [(rank.state, rank.member) for rank in self._ranks.values()]

@@ -400,19 +400,18 @@ class JobConnection:
                 if self.session.wants_ranks:
                     if self._waiting is None:
                         self._waiting = WaitingNotices(self._loop.time())
-                        searching.spawn(self._search(), name="look for the ranks of the job")
+                        searching.spawn(self._search(self._waiting), name="look for the ranks of the job")
                     self._look()
                 await first_completed(self._changed.wait(), roster_changed.wait(), timeout=CHECK_INTERVAL)
 
-    async def _search(self) -> None:
+    async def _search(self, waiting: WaitingNotices) -> None:
         """Search for agents until there is a rank."""
 
-        def reason(error: RelayDebugError) -> None:
-            if self._waiting is not None:
-                self._waiting.set_reason(error.reason_to_wait, self._loop.time())
+        def show_waiting(error: RelayDebugError) -> None:
+            waiting.set_reason(error.reason_to_wait, self._loop.time())
 
         try:
-            await self._tunnels.search.wait_for(lambda: self._claims() or None, reason)
+            await self._tunnels.search.wait_for(lambda: self._claims() or None, show_waiting)
         except RelayDebugError as error:
             self._conclude(str(error))
 

@@ -27,9 +27,7 @@ class EarlyBytes(Layer):
         on_first: Called with the first bytes.
     """
 
-    def __init__(
-        self, on_committed: Callable[[], None] = lambda: None, on_first: Callable[[bytes], None] = lambda _data: None
-    ) -> None:
+    def __init__(self, on_committed: Callable[[], None], on_first: Callable[[bytes], object]) -> None:
         self.has_stream = False
         """False while the bytes have to wait for a stream, for example for the first one. In this state, the buffer is
         never dropped, and the owner limits its size."""

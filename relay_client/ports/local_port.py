@@ -199,7 +199,9 @@ def _lock(path: Path, port: int) -> int | None:
             return None
         with contextlib.suppress(FileNotFoundError):  # another process has just removed the file
             if os.path.samestat(os.fstat(descriptor), path.stat()):
-                _write_owner(descriptor)
+                with contextlib.suppress(OSError):  # a full disk leaves the file empty
+                    os.ftruncate(descriptor, 0)  # it may name a relay-client that was killed
+                    os.write(descriptor, PortOwner.this_process().encode())
                 return descriptor
         os.close(descriptor)
 
@@ -220,10 +222,3 @@ def in_use_error(port: int, by: str) -> LocalPortInUse:
         f"port {port} on this machine is in use{f' by {by}' if by else ''}",
         hint="stop the other program (often an earlier relay-client), or choose other ports with --ports",
     )
-
-
-def _write_owner(descriptor: int) -> None:
-    """Write the lock's owner to its file; a full disk leaves the file empty."""
-    with contextlib.suppress(OSError):
-        os.ftruncate(descriptor, 0)  # it may name a relay-client that was killed
-        os.write(descriptor, PortOwner.this_process().encode())

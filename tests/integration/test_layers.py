@@ -59,7 +59,7 @@ class Path:
 
     def __init__(self, editor: bytes, debugger: bytes) -> None:
         self.now = 0.0
-        self.early = EarlyBytes()
+        self.early = EarlyBytes(lambda: None, bytes)
         self.from_editor = MessageSplitter(ToPeer)
         self.unsent = [editor, debugger]
         self.sides = self._connected()

@@ -14,7 +14,7 @@ def committed():
 
 @pytest.fixture
 def early(committed):
-    alone = Alone(EarlyBytes(lambda: committed.append(True)))
+    alone = Alone(EarlyBytes(lambda: committed.append(True), bytes))
     alone.layer.has_stream = True
     return alone
 
@@ -55,7 +55,7 @@ def test_only_so_much_is_kept(early, committed):
 
 def test_all_bytes_before_the_first_stream_are_kept(committed):
     """What is sent before there is a stream, however much, begins the first one."""
-    early = Alone(EarlyBytes(lambda: committed.append(True)))
+    early = Alone(EarlyBytes(lambda: committed.append(True), bytes))
     early.receive_local(bytes(MAX_EARLY_BYTES), 0)
     assert (False, []) == (early.layer.is_finished, committed)
     early.layer.has_stream = True
