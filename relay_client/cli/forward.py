@@ -152,7 +152,7 @@ def _check_unique(given: Mapping[str, Sequence[LocalPort]]) -> None:
 async def _are_open(tunnels: Tunnels, ports: Sequence[LocalPort]) -> bool:
     """Return True, and log that the ports are ready, if another relay-client has opened them, or opens the rest."""
     from relay_client.control.client import client_that_forwards
-    from relay_client.control.snapshot import port_record
+    from relay_client.control.service import port_record
 
     wanted = [port_record(local) for local in ports]
     other = await client_that_forwards(tunnels.endpoint, wanted)

@@ -1,10 +1,11 @@
-"""Executes requests from other programs in a running relay-client, and produces events for those programs."""
+"""Executes requests from other programs in a running relay-client, and shows them its state and its events."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
 
@@ -12,8 +13,7 @@ from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels, blocking_holder, user_name
 from relay_client.control import messages
 from relay_client.control.log_history import LogHistory
-from relay_client.control.snapshot import take_snapshot
-from relay_client.control.state import ClientId, Status, changes
+from relay_client.control.state import ClientId, Port, Status, changes
 from relay_client.job_session.members import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.local_port import LocalPort
@@ -29,12 +29,13 @@ from relay_client.ports.rank_port import (
     wake,
 )
 from relay_client.ranks.changes import Event
-from relay_client.ranks.record import Target
+from relay_client.ranks.record import Connection, Local, Target
 from relay_client.ui.text import format_ports
 from relay_client.verbs.verb import Session, Verb
 from relay_core.agent_api.announcement import Attachment, State
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import LocalPortInUse, NoListener, NothingToRelease, RelayDebugError, UsageError
+from relay_core.grouping import by_key
 from relay_core.value_parsers import format_ranges, is_port
 
 LOG = "log"
@@ -315,3 +316,44 @@ class ControlService:
             command = f"relay-client --hc {self.client.hc} pdb {chosen(target.rank, target.port)}"
             hint = f"it is waiting for one; to let it continue, run '{command}', and then enter q"
         return NothingToRelease(f"no debugger is attached to {target.label}", hint=hint)
+
+
+# The state that other programs see, from the tunnels and the open ports.
+
+
+def take_snapshot(client: ClientId, tunnels: Tunnels, forwarder: Forwarder, on_demand: Sequence[int] = ()) -> Status:
+    """Return the current state.
+
+    Args:
+        client: Identity of this relay-client.
+        tunnels: Its tunnels.
+        forwarder: Its open ports.
+        on_demand: The local ports that requests have opened.
+    """
+    ports = tuple(
+        [port_record(local, is_on_demand=local.port in on_demand) for local in forwarder.ports]
+        + [port_record(local, is_editor=True) for local in forwarder.editor_ports]
+    )
+    connections = tuple(record.describe() for record in forwarder.connections)
+    leading = by_key((port.remote_port, port) for port in ports if not port.is_forward)
+
+    def local(remote_port: int) -> Local:
+        """Return what the connections to the target with a logical port show about it."""
+        leads = leading.get(remote_port, ())
+        numbers = {port.port for port in leads}
+        mine = [each for each in connections if each.port in numbers or each.remote_port == remote_port]
+        # A process and each of its children have separate connections, each with its own stop.
+        stops = [connection.stop for connection in mine if connection.stop is not None]
+        return Local(
+            tuple(port.port for port in leads if not port.is_editor),
+            any(connection.state == Connection.CONNECTED for connection in mine),
+            max(stops, key=lambda stop: stop.since, default=None),
+        )
+
+    return Status(client, time.time(), tunnels.nodes(local), ports, connections)
+
+
+def port_record(local: LocalPort, *, is_on_demand: bool = False, is_editor: bool = False) -> Port:
+    """Return a local port as other programs see it."""
+    to = local.destination
+    return Port(local.port, to.port, to.is_forward, to.node_rank, is_on_demand, to.is_all_ranks, is_editor)

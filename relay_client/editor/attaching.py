@@ -2,16 +2,81 @@
 
 from __future__ import annotations
 
+import json
 import ntpath
 import posixpath
+import re
 from collections.abc import Callable
 
-from relay_client.editor.job_view import JobView
-from relay_client.editor.messages import CANNOT_FOLLOW, CONSOLE, IMPORTANT, NOT_FOLLOWED
+from relay_client.editor.messages import CANNOT_FOLLOW, CONSOLE, IMPORTANT, NOT_FOLLOWED, JobView
 from relay_client.editor.notices import Outbox
-from relay_client.editor.path_mappings import FindRoot, map_paths, mapping_text, remote_path
 from relay_core.dap.messages import Arguments, Request, Response, arguments_of
-from relay_core.json_values import items, mapping
+from relay_core.json_values import items, mapping, text
+
+# The `pathMappings` of an editor's `attach`: which directories on the laptop and on the node correspond.
+#
+#     missing                   set, if the job's script is in the editor's folder, or in the current directory
+#     a relative `remoteRoot`   becomes absolute: it is relative to the directory in which the job was started, but
+#                               debugpy would use the job's current directory
+#     any other mapping         passes unchanged
+
+FindRoot = Callable[[str, str], str]
+"""Returns the local directory that contains a script, given the editor's folder and the script's name; "" if not
+found."""
+_ABSOLUTE = re.compile(r"/|~|\\\\|[A-Za-z]:[\\/]")
+"""Matches the start of an absolute path on any system."""
+
+
+def map_paths(arguments: Arguments, view: JobView, find_root: FindRoot) -> tuple[Arguments, str]:
+    """Return the arguments of `attach` with mappings that fit the job, and a line that explains them to the user."""
+    if not view.cwd:
+        return arguments, ""
+    if mappings := items(arguments.get("pathMappings")):
+        return {**arguments, "pathMappings": [_absolute(each, view.cwd) for each in mappings]}, ""
+    if arguments.get("localRoot") and arguments.get("remoteRoot"):
+        return _absolute(arguments, view.cwd), ""
+    local = find_root(text(arguments.get("workspaceFolder")), view.script)
+    if not local or local == view.cwd:
+        return arguments, ""
+    line = (
+        f"the attach configuration has no pathMappings: {local} is mapped to {view.cwd} on {view.host}, where the job "
+        f"was started. hint: to configure this, add {mapping_text(local)}"
+    )
+    return {**arguments, "pathMappings": [{"localRoot": local, "remoteRoot": view.cwd}]}, line
+
+
+def mapping_text(local: str) -> str:
+    """Return the line for launch.json that maps a local directory to the one in which the job was started."""
+    return f'"pathMappings": {json.dumps([{"localRoot": local, "remoteRoot": "."}], ensure_ascii=False)}'
+
+
+def remote_path(local: str, arguments: Arguments, cwd: str) -> str:
+    """Return the file on the node to which a local file is mapped, relative to `cwd` if inside it; "" if unmapped.
+
+    Args:
+        local: A file on the laptop.
+        arguments: The arguments of `attach`, with absolute directories.
+        cwd: The directory in which the job was started.
+    """
+    path = local.replace("\\", "/")
+    for each in items(arguments.get("pathMappings")):
+        match each:
+            case {"localRoot": str(local_root), "remoteRoot": str(remote_root)}:
+                root = local_root.replace("\\", "/").rstrip("/") + "/"
+                if path.startswith(root):
+                    remote = posixpath.join(remote_root, path[len(root) :])
+                    return remote.removeprefix(cwd.rstrip("/") + "/") if cwd else remote
+    return ""
+
+
+def _absolute(found: object, cwd: str) -> dict[str, object]:
+    """Return a mapping with an absolute `remoteRoot`."""
+    fields = dict(mapping(found))
+    remote = fields.get("remoteRoot")
+    if isinstance(remote, str) and remote and not _ABSOLUTE.match(remote):
+        fields["remoteRoot"] = posixpath.normpath(posixpath.join(cwd, remote))
+    return fields
+
 
 # Breakpoints that the debugger could not set: one line for each file, with the necessary change to launch.json.
 
@@ -123,8 +188,8 @@ class Attaching:
         name, node = ntpath.basename(path), f" on {view.host}" if view.host else ""
         if is_different and path not in self._different:
             self._different.add(path)
-            text = f"{name} differs from the job's file{node}: breakpoints and steps may be shown on the wrong lines"
-            self._outbox.show(f"{text} ({path})", CONSOLE if self._has_different else IMPORTANT)
+            line = f"{name} differs from the job's file{node}: breakpoints and steps may be shown on the wrong lines"
+            self._outbox.show(f"{line} ({path})", CONSOLE if self._has_different else IMPORTANT)
             self._has_different = True
         elif not is_different and path in self._different:
             self._different.remove(path)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from relay_client.editor.job_view import JobView
-from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT
+from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT, JobView
 from relay_client.editor.notices import Outbox
 from relay_client.ranks.view import END_PATIENCE, EXIT_PATIENCE, exit_code, how_ended
 from relay_core.dap.messages import Request, arguments_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from relay_client.editor.job_view import JobView
-from relay_client.editor.messages import CONSOLE, IMPORTANT, IN_C_CODE, EditorMessages, waiting_text
+from relay_client.editor.messages import CONSOLE, IMPORTANT, IN_C_CODE, EditorMessages, JobView, waiting_text
 from relay_client.ui.text import duration
 from relay_core.dap.messages import Message
 from relay_core.layers.layer import Output, ToLocal

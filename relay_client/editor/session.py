@@ -25,10 +25,9 @@ from __future__ import annotations
 import enum
 
 from relay_client.compare.console import OnQuestion, command_of, with_formats, with_statistics
-from relay_client.editor.attaching import Attaching, OnSource
+from relay_client.editor.attaching import Attaching, FindRoot, OnSource
 from relay_client.editor.ending import DisconnectGuard, SessionEnd
-from relay_client.editor.job_view import JobView
-from relay_client.editor.messages import CHILD_HINT, IMPORTANT
+from relay_client.editor.messages import CHILD_HINT, IMPORTANT, JobView
 from relay_client.editor.notices import (
     InterruptionNotices,
     Notices,
@@ -37,7 +36,6 @@ from relay_client.editor.notices import (
     PeerTimeoutNotices,
     WaitingNotices,
 )
-from relay_client.editor.path_mappings import FindRoot
 from relay_core.dap.messages import Event, Request, arguments_of, with_short_description
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED

@@ -21,7 +21,7 @@ from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.agents.wait_for_ending import ProcessKey, announced_exit_code
 from relay_client.compare.console import Command
-from relay_client.editor.job_view import JobView
+from relay_client.editor.messages import JobView
 from relay_client.editor.notices import WaitingNotices
 from relay_client.job_session import wire
 from relay_client.job_session.members import Group, RankName

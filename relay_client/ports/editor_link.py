@@ -23,7 +23,7 @@ from relay_client.agents.requests import send_request
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.console import Command
-from relay_client.editor.job_view import JobView
+from relay_client.editor.messages import JobView
 from relay_client.editor.session import EditorSession
 from relay_client.ports.connection_records import ConnectionRecord, Connections, PortLog
 from relay_client.ports.local_port import LocalPort

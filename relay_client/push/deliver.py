@@ -15,7 +15,7 @@ from relay_client.agents.requests import ask_agents, check_connected
 from relay_client.agents.roster import AbsentRank, absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import label
-from relay_client.editor.path_mappings import remote_path
+from relay_client.editor.attaching import remote_path
 from relay_client.push.rounds import Rounds
 from relay_client.ranks.view import Kind, rank_view
 from relay_client.ui.text import LISTING, format_ranks, in_plural, parse_chosen_ranks

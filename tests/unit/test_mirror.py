@@ -17,7 +17,6 @@ COVERED_BY = {
     "tests/unit/relay_core/auth/test_find_access.py": "relay_core/program/ explain options",
     "tests/integration/relay_server/test_lifecycle.py": "relay_server/ server",
     "tests/unit/relay_core/layers/test_stack.py": "relay_core/layers/ layer",
-    "tests/unit/relay_client/editor/test_session_end.py": "relay_client/editor/ job_view",
     # Drivers around sans-IO cores: real sockets, real peers.
     "tests/unit/relay_core/auth/test_entra.py": "relay_core/auth/ azure_sdk identity on_behalf_of",
     "tests/integration/test_hybrid_http.py": "relay_core/net/hybrid/ http",
@@ -36,7 +35,7 @@ COVERED_BY = {
     "tests/integration/test_editor_session.py": "relay_client/ports/ waiting_connection",
     "tests/unit/relay_client/job_session/test_session.py": "relay_client/job_session/ translation stepping wire",
     "tests/e2e/test_running_clients.py": "relay_client/cli/ running",
-    "tests/integration/test_control.py": "relay_client/control/ client service snapshot",
+    "tests/integration/test_control.py": "relay_client/control/ client service",
     "tests/integration/test_monitor.py": "relay_agent/monitor/ monitor",
     "tests/integration/test_page.py": "relay_client/page/ server",
     "tests/unit/relay_client/control/test_protocol.py": "relay_client/control/ messages",

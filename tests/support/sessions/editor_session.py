@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from relay_client.editor.job_view import JobView
+from relay_client.editor.messages import JobView
 from relay_client.editor.session import EditorSession
 from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.layers.layer import Output, ToLocal, ToPeer

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from relay_client.editor.attaching import Attaching
-from relay_client.editor.job_view import JobView
+from relay_client.editor.messages import JobView
 from relay_client.editor.notices import Outbox
 
 JOB = JobView(5678, "myhc", host="node", cwd="/mnt/job", script="train.py")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from relay_client.editor.ending import SessionEnd
-from relay_client.editor.job_view import JobView
+from relay_client.editor.messages import JobView
 from relay_client.editor.notices import Outbox
 from relay_client.ranks.view import END_PATIENCE, EXIT_PATIENCE
 from relay_core.agent_api.announcement import Ending

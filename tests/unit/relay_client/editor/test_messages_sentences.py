@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from relay_client.editor.ending import SessionEnd
-from relay_client.editor.job_view import JobView
-from relay_client.editor.messages import waiting_text
+from relay_client.editor.messages import JobView, waiting_text
 from relay_client.editor.notices import Outbox
 from relay_core.agent_api.announcement import Ending
 from relay_core.layers.layer import ToLocal

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from relay_client.editor.job_view import JobView
+from relay_client.editor.messages import JobView
 from relay_client.editor.notices import (
     MAX_PAUSE,
     PAUSE_TIMEOUT,

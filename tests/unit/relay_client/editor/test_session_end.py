@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay_client.editor.job_view import JobView
+from relay_client.editor.messages import JobView
 from relay_client.ranks.view import END_PATIENCE, EXIT_PATIENCE
 from relay_core.agent_api.announcement import Ending
 from relay_core.layers.layer import EndLocal, ResetLocal

@@ -2,8 +2,8 @@
 
 import pytest
 
-from relay_client.editor.job_view import JobView
-from relay_client.editor.path_mappings import map_paths, mapping_text, remote_path
+from relay_client.editor.attaching import map_paths, mapping_text, remote_path
+from relay_client.editor.messages import JobView
 
 JOB = JobView(5678, "myhc", host="node", cwd="/mnt/job", script="train.py")
 
