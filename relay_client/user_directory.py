@@ -1,4 +1,4 @@
-"""The private directory of this user's relay-clients: locks of local ports, and control sockets.
+"""This user's name, and the private directory of the user's relay-clients: locks of local ports, and control sockets.
 
     /tmp/relay-client-1000/           mode 0700
         control-1a2b3c4d.sock         see `relay_client.control.directory`; RELAY_CLIENT_DIR sets another directory
@@ -14,12 +14,21 @@ use the following one. It is also the place for what must outlast a reboot:
 
 from __future__ import annotations
 
+import getpass
 import os
 import stat
 import tempfile
 from pathlib import Path
 
 DIRECTORY_VARIABLE = "RELAY_CLIENT_DIR"
+
+
+def login_name() -> str:
+    """Return the name of this user; "" if the system does not know it."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a uid without a passwd entry, as in some containers; or Windows
+        return ""
 
 
 def user_directory() -> Path:

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import logging
 import random
 import re
@@ -45,6 +44,7 @@ from relay_client.agents.search import AgentSearch
 from relay_client.prefetch import ResponseCache
 from relay_client.ranks.record import NOTHING_LOCAL, Local, Node, Target, node_record, target_record
 from relay_client.ui.text import CHECK_PORTS, LISTING, format_ranks
+from relay_client.user_directory import login_name
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import Request, stream_name
@@ -538,7 +538,4 @@ def blocking_holder(target: TargetInfo) -> str | None:
 
 def user_name() -> str:
     """Return this user as agents announce it: `user@host`."""
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (OSError, KeyError, ImportError):  # a uid without a passwd entry, as in some containers; or Windows
-        return f"somebody@{socket.gethostname()}"
+    return f"{login_name() or 'somebody'}@{socket.gethostname()}"

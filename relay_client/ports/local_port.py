@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import importlib
 import json
 import os
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from relay_client.agents.roster import Destination
 from relay_client.ui.text import clock
-from relay_client.user_directory import make_private, shared_directory, user_directory
+from relay_client.user_directory import login_name, make_private, shared_directory, user_directory
 from relay_core.errors import LocalPortInUse, UsageError
 from relay_core.foreign import printable
 from relay_core.value_parsers import is_port
@@ -112,11 +111,7 @@ class PortOwner:
     @classmethod
     def this_process(cls) -> PortOwner:
         """Return the owner of a lock that this process is about to take."""
-        try:
-            user = getpass.getuser()
-        except (KeyError, OSError, ImportError):  # the user has no name, as in some containers
-            user = ""
-        return cls(os.getpid(), user, time.time())
+        return cls(os.getpid(), login_name(), time.time())
 
     @classmethod
     def decode(cls, text: bytes) -> PortOwner | None:
