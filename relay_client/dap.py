@@ -307,14 +307,10 @@ class DapClient:
         elif is_message(message, "event"):
             self._events.append(message)
             self._received += 1
-        elif is_message(message, "request"):
-            await self._reject(message)
+        elif is_message(message, "request"):  # the adapter would otherwise wait for a response
+            response = response_to(message, success=False)
+            await self._stream.write(encode({**response, "seq": next(self._sequence), "message": "unsupported"}))
         self._notify()
-
-    async def _reject(self, request: Request) -> None:
-        """Reject a request from the adapter, which would otherwise wait for a response."""
-        response = response_to(request, success=False)
-        await self._stream.write(encode({**response, "seq": next(self._sequence), "message": "unsupported"}))
 
     def _end(self, reason: RelayDebugError) -> None:
         self._lost = self._lost or reason

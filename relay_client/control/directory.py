@@ -81,17 +81,13 @@ class ControlDirectory:
         path = self.root / f"control-{client_id}"
         while True:
             try:
-                self._sweep()
+                for address in self.addresses():
+                    if address.port is None and not _is_listening(address.path):  # its relay-client was killed
+                        self.remove(address)
                 make_private(self.root)
                 return _listen_unix(path) if _has_unix_sockets(path) else _listen_tcp(path)
             except FileNotFoundError:  # another program has just removed the directory, which was empty
                 continue
-
-    def _sweep(self) -> None:
-        """Remove the Unix sockets of relay-clients that were killed."""
-        for address in self.addresses():
-            if address.port is None and not _is_listening(address.path):
-                self.remove(address)
 
     def remove(self, address: Address) -> None:
         """Remove an address at which nothing is listening any more, and the directory if it is empty."""

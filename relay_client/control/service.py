@@ -15,19 +15,9 @@ from relay_client.control import messages
 from relay_client.control.log_history import LogHistory
 from relay_client.control.state import ClientId, Port, Status, changes
 from relay_client.job_session.members import Group
+from relay_client.ports import rank_port
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.local_port import LocalPort
-from relay_client.ports.rank_port import (
-    chosen,
-    claims_of,
-    how_to_attach,
-    is_wanted,
-    missing_error,
-    open_rank_port,
-    process_name,
-    single_claim,
-    wake,
-)
 from relay_client.ranks.changes import Event
 from relay_client.ranks.record import Connection, Local, Target
 from relay_client.ui.text import format_ports
@@ -183,12 +173,12 @@ class ControlService:
         is_new = wanted not in known if wanted is not None else not known
         port = await self._open(claim, wanted) if is_new else wanted or known[0]
         try:
-            await wake(self._tunnels, claim)
+            await rank_port.wake(self._tunnels, claim)
         except RelayDebugError:
             if is_new:
                 await self._close(port)
             raise
-        logger.info("%s", how_to_attach(claim, port))
+        logger.info("%s", rank_port.how_to_attach(claim, port))
         holder = blocking_holder(target)
         return messages.Attached(target.port, port, LOCAL_HOST, is_new, target.rank, claim.agent.host, holder)
 
@@ -229,26 +219,26 @@ class ControlService:
             raise UsageError("specify a rank or a port")
 
         def found() -> list[Claim] | None:
-            return claims_of(self._tunnels, rank=request.rank, port=request.port) or None
+            return rank_port.claims_of(self._tunnels, rank=request.rank, port=request.port) or None
 
         claims = await self._tunnels.search.wait_for(found, lambda _why: None) if request.wait else found()
         if not claims:
             raise self._unknown(request)
-        return single_claim(claims)
+        return rank_port.single_claim(claims)
 
     def _unknown(self, request: messages.Attach | messages.Release) -> RelayDebugError:
         claims = self._tunnels.reachable_targets()
         ranks = format_ranges(sorted({claim.target.rank for claim in claims if claim.target.rank is not None}))
         hint = f"use a registered rank: {ranks}" if ranks else "wait until a rank is registered"
         error = NoListener(
-            f"{process_name(request.rank, request.port)} is not registered on '{self.client.hc}'", hint=hint
+            f"{rank_port.process_name(request.rank, request.port)} is not registered on '{self.client.hc}'", hint=hint
         )
-        return missing_error(self._tunnels, request.rank, request.port, error)
+        return rank_port.missing_error(self._tunnels, request.rank, request.port, error)
 
     async def _open(self, claim: Claim, wanted: int | None) -> int:
         """Open a local port for a target, and return it; by default the logical port, or a free one if it is in use."""
         try:
-            local = await open_rank_port(self._forwarder, claim, wanted)
+            local = await rank_port.open_rank_port(self._forwarder, claim, wanted)
         except LocalPortInUse:
             if wanted is not None:
                 raise
@@ -263,7 +253,7 @@ class ControlService:
 
     async def _do_release(self, request: messages.Release, _subscriber: Subscriber) -> messages.Released:
         known = [target for node in self._snapshot().nodes for target in node.targets]
-        targets = [target for target in known if is_wanted(target, request.rank, request.port)]
+        targets = [target for target in known if rank_port.is_wanted(target, request.rank, request.port)]
         if request.rank is None and request.port is None:
             raise UsageError("specify a rank or a port")
         if not targets:
@@ -313,7 +303,7 @@ class ControlService:
             return NothingToRelease(f"{target.label} is held by {target.who}, not through this relay-client", hint=hint)
         hint = "run 'relay-client status' to list the ranks that are held"
         if target.state == State.WAITING.value:
-            command = f"relay-client --hc {self.client.hc} pdb {chosen(target.rank, target.port)}"
+            command = f"relay-client --hc {self.client.hc} pdb {rank_port.chosen(target.rank, target.port)}"
             hint = f"it is waiting for one; to let it continue, run '{command}', and then enter q"
         return NothingToRelease(f"no debugger is attached to {target.label}", hint=hint)
 

@@ -82,7 +82,7 @@ class Wire(EditorMessages):
         self._outputs: list[Output] = []
         self._to_editor = itertools.count(1)
         self._to_ranks = itertools.count(1)
-        self._pending: dict[tuple[int, int], tuple[str, OnResponse]] = {}
+        self._pending: dict[tuple[int, int], tuple[Request, OnResponse]] = {}
 
     def take(self) -> list[Output]:
         """Return all outputs, and remove them."""
@@ -123,7 +123,7 @@ class Wire(EditorMessages):
         """Send a request to the debugger of a rank."""
         number = next(self._to_ranks)
         request: Request = {"seq": number, "type": "request", "command": command, "arguments": dict(arguments or {})}
-        self._pending[member, number] = command, on_response
+        self._pending[member, number] = request, on_response
         self.put(ToRank(member, request))
 
     def answered(self, member: int, response: Response) -> None:
@@ -135,10 +135,8 @@ class Wire(EditorMessages):
     def lost(self, member: int) -> None:
         """Fail all requests to a rank whose connection has ended."""
         for key in [key for key in self._pending if key[0] == member]:
-            command, on_response = self._pending.pop(key)
-            on_response(
-                {"type": "response", "request_seq": key[1], "command": command, "success": False, "message": LOST}
-            )
+            request, on_response = self._pending.pop(key)
+            on_response({**response_to(request, success=False), "message": LOST})
 
     def refuse(self, member: int, request: Request) -> None:
         """Reject an unsupported request from a rank's debugger, which would otherwise wait for a response."""

@@ -133,9 +133,6 @@ class Connections:
         self._uses = 0
         self._idle_since = time.monotonic()
 
-    def __len__(self) -> int:
-        return len(self._records)
-
     def __iter__(self) -> Iterator[ConnectionRecord]:
         return iter(list(self._records.values()))
 

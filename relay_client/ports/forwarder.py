@@ -168,7 +168,9 @@ class Forwarder:
             LocalPortInUse: no port is free.
         """
         for _ in range(MAX_TRIES):
-            local = LocalPort(_free_port(), destination)
+            with socket.socket() as probe:
+                probe.bind((LOCAL_HOST, 0))
+                local = LocalPort(probe.getsockname()[1], destination)
             with contextlib.suppress(LocalPortInUse):  # another program has taken the port
                 await self.open(local)
                 return local
@@ -316,12 +318,6 @@ class _OpenPort:
     """One for each address; empty if an editor is listening on the port and the job connects to it."""
     tasks: TaskSet = field(default_factory=TaskSet)
     """The tasks that carry its connections, or the one that connects the job to the editor."""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOCAL_HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _listen_error(port: int, error: OSError) -> RelayDebugError:

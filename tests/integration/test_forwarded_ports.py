@@ -50,7 +50,7 @@ async def test_a_forward_is_quiet(
             for _ in range(3):
                 assert "web" == await who_serves(local)
             deadline = time.monotonic() + DEADLINE
-            while len(forwarder.connections):
+            while list(forwarder.connections):
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.01)
     ours = [record for record in caplog.records if record.name.startswith("relay_client")]
