@@ -75,15 +75,13 @@ UNSUPPORTED = Feature(
 
 DATA_BREAKPOINTS = Feature(
     "*Break on Value Change* is rejected",
-    Internal(PROCESSOR, "set", "receives functions for two more requests"),
-    Internal(
-        "_pydevd_bundle.pydevd_api:PyDevdAPI.request_disconnect", "replaced", "removes them at the end of a session"
-    ),
-    Internal(f"{FACTORY}.make_thread_suspend_single_notification", "replaced", "names the value that has changed"),
-    Internal("pydevd:PyDB.suspended_frames_manager", "read", "the values that the editor shows", True),
-    Internal("pydevd:PyDB.do_wait_suspend", "replaced", "reads the values again that the user may have changed"),
-    Internal("_pydevd_bundle.pydevd_suspended_frames:SuspendedFramesManager.get_variable", "called", "as above"),
-    Internal(f"{COMMAND}.as_dict", "read", "the content of a message"),
+    assigned(PROCESSOR, "receives functions for two more requests"),
+    replaced("_pydevd_bundle.pydevd_api:PyDevdAPI.request_disconnect", "removes them at the end of a session"),
+    replaced(f"{FACTORY}.make_thread_suspend_single_notification", "names the value that has changed"),
+    read("pydevd:PyDB.suspended_frames_manager", "the values that the editor shows", True),
+    replaced("pydevd:PyDB.do_wait_suspend", "reads the values again that the user may have changed"),
+    called("_pydevd_bundle.pydevd_suspended_frames:SuspendedFramesManager.get_variable", "as above"),
+    read(f"{COMMAND}.as_dict", "the content of a message"),
     MESSAGE,
 )
 
@@ -109,9 +107,9 @@ COMPILED_CALLER = Feature(
     called("pydevd:PyDB.do_wait_suspend", "stops the thread in a given frame"),
     read(f"{REASONS}:CMD_SET_BREAK", "the reason of the stop"),
     *UNTRACED,
-    Internal("pydevd:PyDB.set_trace_for_frame_and_parents", "called", "as below"),
-    *(Internal(f"{REASONS}:CMD_STEP_{name}", "read", "a step from a return") for name in STEPS),
-    *(Internal(f"{THREAD_INFO}.pydev_step_{name}", "set", "as above", True) for name in ("cmd", "stop")),
+    called("pydevd:PyDB.set_trace_for_frame_and_parents", "as below"),
+    *(read(f"{REASONS}:CMD_STEP_{name}", "a step from a return") for name in STEPS),
+    *(assigned(f"{THREAD_INFO}.pydev_step_{name}", "as above", True) for name in ("cmd", "stop")),
 )
 POST_MORTEM = Feature(
     "a crashed process is announced and held, but the debugger does not stop at the line that raised the exception",

@@ -73,7 +73,7 @@ def install() -> None:
 
 
 def patch_wait(debugger_class: Any) -> None:
-    """Patch a class so that what the user changes while a thread is stopped is no change of the program."""
+    """Patch a class so that no thread stops for what the user changes meanwhile."""
     wait = debugger_class.do_wait_suspend
 
     def wait_and_renew(debugger: Any, *arguments: Any, **named: Any) -> None:

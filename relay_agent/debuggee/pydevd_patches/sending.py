@@ -62,7 +62,7 @@ def shortened(message: Mapping[str, Any], size: int) -> dict[str, Any]:
 #
 # For such a request, pydevd prints a line to the job's stdout and does not respond. debugpy's adapter waits for the
 # response, so it answers no later request either. This affects every request of the protocol without a function in
-# pydevd, such as `cancel`, `dataBreakpointInfo` and `loadedSources`.
+# pydevd, such as `cancel` and `loadedSources`.
 
 
 def install_rejection() -> None:

@@ -1,5 +1,7 @@
 """Facts about readers of JSON."""
 
+import pytest
+
 from relay_core import json_values
 from relay_core.errors import ProtocolError
 

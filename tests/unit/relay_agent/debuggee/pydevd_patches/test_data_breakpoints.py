@@ -206,7 +206,7 @@ async def test_step_from_a_return(tmp_path: Path, step: str) -> None:
 
 
 async def test_switched_off_and_on(tmp_path: Path) -> None:
-    """An editor may leave a data breakpoint out, and set it again; what the user has changed meanwhile is no change."""
+    """An editor may leave a data breakpoint out, and set it again; what the user has changed does not count."""
     async with debugged_script(tmp_path, PROGRAM.replace("CHANGE", "schedule.rate += 1"), STOP) as (_running, client):
         editor = Stopped(client)
         await editor.until_stopped()
@@ -228,7 +228,7 @@ async def test_switched_off_and_on(tmp_path: Path) -> None:
     "wanted", [None, "abc", [None], [5], [{}], [{"dataId": ["x"]}], [{"dataId": "x", "condition": 5}]]
 )
 async def test_malformed_request(tmp_path: Path, wanted: object) -> None:
-    """It is refused, and the session goes on as before."""
+    """It is refused, and the session continues as before."""
     async with debugged_script(tmp_path, PROGRAM.replace("CHANGE", "schedule.rate += 1"), STOP) as (_running, client):
         editor = Stopped(client)
         await editor.until_stopped()

@@ -17,7 +17,6 @@ CODE = """
 UNSUPPORTED = {
     "breakpointLocations": {"source": {"path": "/work.py"}, "line": 1},
     "cancel": {},
-    "dataBreakpointInfo": {"name": "x"},
     "disassemble": {"memoryReference": "1", "instructionCount": 1},
     "loadedSources": {},
     "readMemory": {"memoryReference": "1", "count": 1},
@@ -25,7 +24,6 @@ UNSUPPORTED = {
     "restartFrame": {"frameId": 1},
     "reverseContinue": {"threadId": 1},
     "runInTerminal": {"cwd": "/", "args": []},
-    "setDataBreakpoints": {"breakpoints": []},
     "setInstructionBreakpoints": {"breakpoints": []},
     "startDebugging": {"configuration": {}, "request": "attach"},
     "stepBack": {"threadId": 1},
