@@ -56,10 +56,10 @@ async def send_request(
             response = json_object(received, f"the agent's response to '{request.name}'")
     except TIMEOUT_ERRORS:
         stream.abort("no response in time")
-        raise ConnectionLost(
-            f"the agent did not answer '{request.name}' within {within:g} s",
-            hint="check whether the process or its node is overloaded",
-        ) from None
+        sentence = f"the agent did not answer '{request.name}' within {within:g} s"
+        if outage := tunnels.outage(agent_id):
+            raise ConnectionLost(f"{sentence}: {outage.sentence}", hint=outage.hint) from None
+        raise ConnectionLost(sentence, hint="check whether the process or its node is overloaded") from None
     except BaseException:
         stream.abort()
         raise

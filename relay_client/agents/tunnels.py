@@ -317,6 +317,12 @@ class Tunnels:
         """Return the status of the tunnel to an agent in the roster."""
         return self._tunnels[agent_id].status
 
+    def outage(self, agent_id: AgentId) -> NoListener | None:
+        """Return why the tunnel to an agent carries no data now; None if it is connected, or its session is over."""
+        if (tunnel := self._tunnels.get(agent_id)) is None or tunnel.status.state is LinkState.CONNECTED:
+            return None
+        return disconnected_error(self._event_log.name(agent_id), tunnel.status)
+
     async def discover(self) -> None:
         """Search until there is a tunnel to an agent; the search for the others continues.
 

@@ -11,7 +11,6 @@ from relay_core.errors import ConnectionLost, NoListener
 from relay_core.exit_codes import HANG_FOUND
 
 if TYPE_CHECKING:
-    from relay_client.agents.roster import Roster
     from relay_client.agents.tunnels import Tunnels
 
 
@@ -33,9 +32,10 @@ class Hang(Verb):
     """Whether to ask only once, even if ranks may be waiting only briefly, as `--watch` does: `data` then has the
     `progress` of each job, and the request succeeds if no process is found."""
 
-    def must_search(self, roster: Roster) -> bool:
-        """Return whether to search first; a program that asks repeatedly relies on the periodic search."""
-        return not len(roster) if self.once else super().must_search(roster)
+    @property
+    def is_repeated(self) -> bool:
+        """Whether a program asks this repeatedly."""
+        return self.once
 
     async def perform(self, tunnels: Tunnels) -> Answer:
         """Ask all agents, until no rank is waiting only briefly.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
@@ -14,6 +15,12 @@ from relay_core.value_parsers import named
 if TYPE_CHECKING:
     from relay_client.agents.roster import Roster
     from relay_client.agents.tunnels import Tunnels
+
+
+LOG_AFTER = 2.0
+"""Seconds without an answer until a log line states what is awaited."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,11 @@ class Verb(ABC):
     """For each field with a grammar of its own, the function that raises UsageError if the text is invalid."""
     command: ClassVar[Command]
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether a program asks this repeatedly; it relies on the periodic search, and may wait for an answer."""
+        return False
+
     def must_search(self, roster: Roster) -> bool:
         """Return whether to search for agents first, although some have been searched for earlier.
 
@@ -67,7 +79,7 @@ class Verb(ABC):
         """
         from relay_client.agents.roster import absent_ranks
 
-        return not len(roster) or any(one.may_register for one in absent_ranks(roster))
+        return not len(roster) or (not self.is_repeated and any(one.may_register for one in absent_ranks(roster)))
 
     @abstractmethod
     async def perform(self, tunnels: Tunnels) -> Answer:
@@ -128,7 +140,22 @@ class Session:
         Raises:
             RelayDebugError: the verb has failed; UsageError for an invalid argument.
         """
+        from relay_core.net.tasks import TaskSet
+
         check(request)
-        if not self._has_searched or request.must_search(self._tunnels.roster):
-            await self.search()
-        return await request.perform(self._tunnels)
+        async with TaskSet() as background:
+            if not request.is_repeated:
+                background.spawn(self._log_wait(request.name), name="log what is awaited")
+            if not self._has_searched or request.must_search(self._tunnels.roster):
+                await self.search()
+            return await request.perform(self._tunnels)
+
+    async def _log_wait(self, name: str) -> None:
+        """Log what a request waits for if it takes long, and which tunnels carry no data."""
+        import asyncio
+
+        await asyncio.sleep(LOG_AFTER)
+        agents = [*self._tunnels.roster]
+        outages = [outage.sentence for agent in agents if (outage := self._tunnels.outage(agent.id))]
+        awaited = f"{len(agents)} agents" if agents[1:] else agents[0].name if agents else "the relay or an agent"
+        logger.warning("%s", "; ".join([f"waiting for the result of '{name}' from {awaited}", *outages[:1]]))

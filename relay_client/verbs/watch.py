@@ -15,7 +15,6 @@ from relay_core.records import Wire
 
 if TYPE_CHECKING:
     from relay_client.agents.requests import NodeReply
-    from relay_client.agents.roster import Roster
     from relay_client.agents.tunnels import Tunnels
     from relay_client.watching import WatchedRank
     from relay_core.agent_api.watch import Watch as Question
@@ -116,9 +115,10 @@ class Watch(Verb):
         """Return the next request, after the hits of each process with these numbers, by logical port, have arrived."""
         return replace(self, after=tuple(Cursor(*cursor) for cursor in cursors.items()), **fields)
 
-    def must_search(self, roster: Roster) -> bool:
-        """Return whether to search first; a program that asks repeatedly relies on the periodic search."""
-        return not len(roster) if self.wait or self.is_last else super().must_search(roster)
+    @property
+    def is_repeated(self) -> bool:
+        """Whether a program asks this repeatedly."""
+        return bool(self.wait) or self.is_last
 
     def question(self) -> Question:
         """Return the question to the processes; raises UsageError if a field is invalid."""

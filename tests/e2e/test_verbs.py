@@ -34,6 +34,7 @@ rank = int(os.environ["RELAY_RANK"])
 (Path(__file__).parent / f"ready-{rank}").touch()
 threading.Event().wait()
 """
+AWAITED = r"relay-client: warning: waiting for the result of 'eval' from \S+/[0-9a-f]{8}\n"
 QUESTIONS = (
     ["targets"],
     ["stacks"],
@@ -238,9 +239,11 @@ async def test_interrupted_command(relay: LocalRelay, tmp_path: Path) -> None:
                 endless = ("eval", "__import__('time').sleep(1e6)", "--timeout", "1h")
                 async with program("relay_client", *endless, env=here) as evaluating:
                     await jobs[0].line("evaluating an expression in")
+                    awaited = await evaluating.line("waiting for")
+                    assert re.fullmatch(AWAITED, awaited)
                     evaluating.process.send_signal(signal.SIGINT)
                     interrupted = await evaluating.finish()
-                    assert (130, "", "") == (interrupted.status, interrupted.stdout, interrupted.stderr)
+                    assert (130, "", awaited) == (interrupted.status, interrupted.stdout, interrupted.stderr)
                 file.write_text(versions[1])
                 async with program("relay_client", "push", "--now", "--as", "model.py", str(file), env=here) as pushing:
                     await client.line("waiting up to 30 s for rank 1")
