@@ -17,6 +17,7 @@ from relay_client.control.messages import GetStatus, OpenPorts, Request
 from relay_client.control.protocol import ClientProtocol, Received, decode
 from relay_client.control.state import ClientId, Port
 from relay_client.ranks.changes import Event
+from relay_client.verbs.verb import LOG_AFTER
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import (
     ConfigurationError,
@@ -77,6 +78,8 @@ class ControlClient:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         client = cls(reader, writer, ClientProtocol(token=address.token, nonce=secrets.token_hex(16)))
         client.address = address
+        text = f"waiting for a relay-client to answer ({address.path})"
+        slow = asyncio.get_running_loop().call_later(LOG_AFTER, logger.warning, "%s", text)
         try:
             async with timeout(HELLO_TIMEOUT):
                 client.about = (await client._next("hello")).hello  # type: ignore[assignment] # `_next` checks it
@@ -87,6 +90,8 @@ class ControlClient:
         except BaseException:
             await client.close()
             raise
+        finally:
+            slow.cancel()
         return client
 
     async def close(self) -> None:
