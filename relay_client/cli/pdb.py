@@ -115,4 +115,5 @@ async def _session(arguments: argparse.Namespace, rank: int, port: int | None) -
             is_crashed = target.state is State.CRASHED
             how_ended = functools.partial(how_process_ended, tunnels, (claim.agent.id, target.port, target.pid))
             cwd = target.cwd or claim.agent.cwd
-            yield DebugConnection(client, connect, is_crashed, cwd, how_ended, replaced_text(target), waits)
+            replaced, outage = replaced_text(target), functools.partial(tunnels.outage, claim.agent.id)
+            yield DebugConnection(client, connect, is_crashed, cwd, how_ended, replaced, waits, outage)

@@ -260,6 +260,9 @@ class DebugConnection(NamedTuple):
     """A sentence about the stop of the debugger that this connection replaces if it can attach; "" if it had none."""
     waits: Callable[[], str] = lambda: ""
     """Returns for which ranks the job waits, such as `in all_reduce, waiting for rank 2`; "" if it does not wait."""
+    outage: Callable[[], RelayDebugError | None] = lambda: None
+    """Returns why nothing reaches the job now, such as `the tunnel to node-1 is reconnecting`; None if it is connected.
+    """
 
 
 async def release_child(connect: Connect, pid: int) -> None:

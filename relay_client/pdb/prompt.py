@@ -124,6 +124,8 @@ class _Prompt:
                 try:
                     if concurrent.futures.wait([future], READ_INTERVAL).done:
                         return future.result()
+                    if deadline < math.inf and self._interrupted:
+                        deadline = time.monotonic() + PAUSE_TIMEOUT
                     if time.monotonic() >= deadline:
                         future.cancel()
                         self._loop.call(self._debugger.show_still_running()).result()
@@ -134,11 +136,15 @@ class _Prompt:
                             self._debugger.screen.show(f"still running: {(shown := waits)}")
                 except KeyboardInterrupt:
                     self._debugger.screen.show("")  # the terminal has shown ^C
-                    if not self._debugger.session.running or deadline < math.inf:
-                        self._debugger.screen.show(f"stopped waiting; {self._debugger.session.unfinished}")
+                    session, interrupted = self._debugger.session, self._interrupted
+                    if session.running and interrupted:
+                        self._debugger.screen.show(f"not paused: {interrupted}")
+                        continue
+                    if not session.running or deadline < math.inf:
+                        self._debugger.screen.show(f"stopped waiting; {interrupted or session.unfinished}")
                         return None
                     deadline = time.monotonic() + PAUSE_TIMEOUT
-                    self._loop.call(self._debugger.session.pause())
+                    self._loop.call(session.pause())
         finally:
             future.cancel()  # otherwise, it would report the end of a session that is being detached as the job's end
 
@@ -148,7 +154,13 @@ class _Prompt:
         if any(not line or is_quit(line) for line in typed):
             self._debugger.quit_requested = True
         elif typed:
-            self._debugger.screen.show(f"not executed: {RUNNING}")
+            self._debugger.screen.show(f"not executed: {self._interrupted or RUNNING}")
+
+    @property
+    def _interrupted(self) -> str:
+        """What is true of the job while nothing reaches it; "" if the connection is not interrupted."""
+        then = "a command that has not reached the job is executed once it is connected again"
+        return f"{outage.sentence}; {then}" if (outage := self._debugger.connection.outage()) else ""
 
 
 class _LoopThread:

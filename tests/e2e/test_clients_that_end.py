@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -112,6 +113,33 @@ async def test_its_user_comes_back(relay: LocalRelay, tmp_path: Path) -> None:
         assert 0 == done.status, done.stderr
         assert TAKEN_OVER in done.stdout
         await until_free(env)
+
+
+async def test_ctrl_c_at_a_prompt_without_a_relay(relay: LocalRelay, tmp_path: Path) -> None:
+    """A prompt whose rank runs shows which tunnel is interrupted, instead of a pause that reaches nobody."""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    command = ("--hc", HC, "pdb", "0", "--no-stop")
+    async with (
+        running_job(relay, script, "--port", str(free_port()), RELAY_RANK="0", RELAY_WORLD_SIZE="1"),
+        program("relay_client", *command, env=access(relay, tmp_path, "send"), has_stdin=True) as prompt,
+    ):
+        assert prompt.process.stdin is not None
+        assert prompt.process.stdout is not None
+        prompt.process.stdin.write(b"c\n")
+        while b"the job is running" not in (line := await prompt.process.stdout.readline()):
+            assert line, "the prompt has ended"
+        await relay.server.stop()
+        await prompt.line("reconnecting")
+        shown = b""
+        try:
+            async with timeout(DEADLINE):
+                while b"not paused" not in shown:  # the first signals may come before `c` is executed
+                    prompt.process.send_signal(signal.SIGINT)
+                    shown = await prompt.process.stdout.readline()
+        finally:
+            await relay.server.start()
+    assert re.match(rb"not paused: the tunnel to \S+ is reconnecting \(since .*; a command that has not ", shown)
 
 
 async def test_its_editor_comes_back(relay: LocalRelay, tmp_path: Path) -> None:

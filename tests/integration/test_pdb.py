@@ -114,6 +114,27 @@ async def test_lines_typed_while_the_job_runs(tmp_path, leave):
         await found.runs_on()
 
 
+async def test_interrupted_connection(tmp_path):
+    """While nothing reaches the job, the answers to a line and to Ctrl-C state that, not that the job is running."""
+    (outage := tmp_path / "outage").touch()
+    async with looping(tmp_path) as found, pdb(found.port, outage=str(outage)) as terminal:
+        await terminal.expect(PROMPT)
+        terminal.type("c\n")
+        await found.runs_on()
+        outage.write_text("the tunnel to node-1 is reconnecting")
+        text = f"{outage.read_text()}; a command that has not reached the job is executed once it is connected again\n"
+        terminal.type("p 1\n")
+        shown = await terminal.expect(text)
+        assert shown.splitlines(keepends=True)[-1] == f"not executed: {text}"
+        assert "job is running" not in shown
+        assert (await terminal.interrupt(text)).endswith(f"not paused: {text}")
+        outage.write_text("")
+        await terminal.interrupt(PROMPT)
+        assert await terminal.ask("p 1", PROMPT) == "1\n"
+        terminal.type(CTRL_D)
+        assert (await terminal.finish())[0] == 0
+
+
 async def test_leaving_before_the_first_stop(tmp_path):
     """A debugger that waits for a breakpoint detaches at q."""
     async with looping(tmp_path) as found, pdb(found.port, stop=False) as terminal:

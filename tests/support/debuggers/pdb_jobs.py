@@ -12,24 +12,29 @@ from tests.support.machine.terminal import on_terminal
 PROMPT = "(rank 0) "
 PDB = """
 import contextlib
+from pathlib import Path
 from relay_client.dap import DapClient
 from relay_client.pdb import prompt
 from relay_client.pdb.debugger import DebugConnection
 from relay_client.pdb.prompt import run_pdb
+from relay_core.errors import NoListener
 from relay_core.program.console import run_program
 
 @contextlib.asynccontextmanager
-async def local_session(port, *, crashed=False, cwd=""):
+async def local_session(port, *, crashed=False, cwd="", outage=None):
     async def connect():
         return await DapClient.connect("127.0.0.1", port)
 
     async with await connect() as client:
-        yield DebugConnection(client, connect, crashed, cwd)
+        def why():
+            return NoListener(text) if outage and (text := Path(outage).read_text()) else None
+
+        yield DebugConnection(client, connect, crashed, cwd, outage=why)
 
 def main(arguments):
     options = eval(arguments[1])
     prompt.TYPED_AHEAD = options.pop("typed_ahead", prompt.TYPED_AHEAD)
-    about = {name: options.pop(name) for name in ("crashed", "cwd") if name in options}
+    about = {name: options.pop(name) for name in ("crashed", "cwd", "outage") if name in options}
     job = local_session(int(arguments[0]), **about)
     return run_pdb(job, title="rank 0", **options)
 
