@@ -12,13 +12,15 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, add_timeout, make_tunnels, run_for_result
+from relay_client.cli.common import PORTS, Commands, add_command, add_timeout, make_tunnels, run_for_result
 from relay_client.cli.inspection.asking import find_client
+from relay_client.cli.inspection.verb_command import PORTS_HELP
 from relay_client.cli.running import add_client
 from relay_client.ranks.record import Target, target_record
 from relay_client.ranks.view import Kind
-from relay_client.ui.text import exact_duration, format_ranks, parse_ranks
+from relay_client.ui.text import exact_duration, format_ranks, parse_chosen_ports, parse_ranks
 from relay_core.agent_api.announcement import State
+from relay_core.agent_api.members import selects_port
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, TimedOut
 from relay_core.exit_codes import INTERRUPTED
 from relay_core.value_parsers import named
@@ -52,6 +54,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "status 0 as soon as they are, or with status 14 if the timeout expires first.",
     )
     parser.add_argument("--ranks", required=True, metavar="LIST", help="global ranks, such as 3, 0-7 or 0,3-5")
+    parser.add_argument(*PORTS, default="", metavar="LIST", help=PORTS_HELP)
     parser.add_argument(
         "--state",
         choices=tuple(STATES),
@@ -67,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Wait, and return the exit status."""
     with named("--ranks"):
         ranks = parse_ranks(arguments.ranks)
+    with named("--ports"):
+        parse_chosen_ports(arguments.ports)
     are_reached = run_for_result(_wait_for_ranks(arguments, ranks, arguments.state, arguments.timeout))
     return 0 if are_reached else INTERRUPTED
 
@@ -134,7 +139,7 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], s
         return missing_ranks(ranks, targets, state)
 
     def is_reached(found: Iterable[Target]) -> bool:
-        targets[:] = found
+        targets[:] = (target for target in found if selects_port(arguments.ports, target.port))
         return not missing()
 
     def describe(why: RelayDebugError) -> str:

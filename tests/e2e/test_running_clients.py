@@ -221,6 +221,26 @@ async def test_rank_of_a_node_that_is_away(relay: LocalRelay, env: dict[str, str
     assert "error: rank 0 did not register within 2 s: cannot connect to localhost:" in alone.stderr
 
 
+@pytest.mark.parametrize("is_running", [True, False])
+async def test_wait_for_one_of_two_jobs(
+    relay: LocalRelay, env: dict[str, str], here: dict[str, str], *, is_running: bool
+) -> None:
+    """The ports distinguish two ranks 0, whether a running relay-client answers or the command searches itself."""
+    crashed, running = free_port(), free_port()
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(node_of(relay, crashed, rank=0, state="crashed"))
+        await stack.enter_async_context(node_of(relay, running, rank=0, state="running"))
+        if is_running:
+            client = await stack.enter_async_context(program("relay_client", "--ports", str(running), env=env))
+            await client.line("ready on")
+        wait = ("wait", "--ranks", "0", "--state", "crashed")
+        found = await run("relay_client", *wait, "--ports", str(crashed), env=here if is_running else env)
+        assert 0 == found.status, found.stderr
+        missed = await run("relay_client", *wait, "--ports", str(running), "--timeout", "2", env=env)
+        assert 14 == missed.status, missed.stderr
+    assert "invalid list of ports" in (await run("relay_client", *wait, "--ports", "x", env=env)).stderr
+
+
 async def test_attach_on_another_hybrid_connection(relay: LocalRelay, env: dict[str, str], tls_directory: Path) -> None:
     """A relay-client of another relay is not used: the command forwards the port, as without one."""
     port = free_port()
