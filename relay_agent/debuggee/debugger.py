@@ -223,15 +223,17 @@ class Debugger:
         Raises:
             RelayDebugError: a debugger is attached.
         """
-        data_breakpoints.forget()
         with self._lock:
             if self.state in {State.RELEASED, State.CLEARED, State.FOREIGN} or "pydevd" not in sys.modules:
+                if self.state is not State.FOREIGN:
+                    data_breakpoints.forget()
                 return
             try:
                 self._wait_for_detach()
             except RelayDebugError:
                 if not self._end_abandoned():
                     raise
+            data_breakpoints.forget()
             self._stop_tracing()
 
     def _end_abandoned(self) -> bool:

@@ -80,7 +80,10 @@ DATA_BREAKPOINTS = Feature(
     replaced(f"{FACTORY}.make_thread_suspend_single_notification", "names the value that has changed"),
     read("pydevd:PyDB.suspended_frames_manager", "the values that the editor shows", True),
     replaced("pydevd:PyDB.do_wait_suspend", "reads the values again that the user may have changed"),
-    called("_pydevd_bundle.pydevd_suspended_frames:SuspendedFramesManager.get_variable", "as above"),
+    called(
+        "_pydevd_bundle.pydevd_suspended_frames:SuspendedFramesManager.get_variable",
+        "finds the value that the user has selected",
+    ),
     read(f"{COMMAND}.as_dict", "the content of a message"),
     MESSAGE,
 )
@@ -107,7 +110,7 @@ COMPILED_CALLER = Feature(
     called("pydevd:PyDB.do_wait_suspend", "stops the thread in a given frame"),
     read(f"{REASONS}:CMD_SET_BREAK", "the reason of the stop"),
     *UNTRACED,
-    called("pydevd:PyDB.set_trace_for_frame_and_parents", "as below"),
+    called("pydevd:PyDB.set_trace_for_frame_and_parents", "lets a step end in the caller"),
     *(read(f"{REASONS}:CMD_STEP_{name}", "a step from a return") for name in STEPS),
     *(assigned(f"{THREAD_INFO}.pydev_step_{name}", "as above", True) for name in ("cmd", "stop")),
 )

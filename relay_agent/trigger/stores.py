@@ -211,6 +211,8 @@ class DataBreakpoint:
         self.stored: Stored | None = stored
         """None once its variable has ended."""
         self.condition = condition
+        self.is_on = True
+        """Whether the value is compared; the user may have switched it off."""
         self._name, self._call = stored.name, stored.frame
         self.is_local = stored.frame is not None
         self._expression = Expression.of(condition)
@@ -253,8 +255,8 @@ class DataBreakpoint:
             return MISSING
 
     def renew(self) -> None:
-        """Compare with the present value from now on."""
-        self._value = self._read()
+        """Compare with the present value from now on; keep none while nothing is compared."""
+        self._value = self._read() if self.is_on else MISSING
         self._is_tensor = _is_tensor(type(self._value))
         self._version = _version(self._value) if self._is_tensor else 0
 

@@ -95,10 +95,8 @@ class Watches:
                 respond(Watched(error=f"the process has {MAX_WATCHES} watches already; end one of them"))
                 return
             if watch is None:
+                self._start_checking()
                 watch = self._watches[question.id] = InstalledWatch(question, job.hold)
-                if not self._is_checking:
-                    start_helper(self._check, "relay-agent watch")
-                    self._is_checking = True
             turn = watch.begin_turn(question.selection)
             self._place(watch)
         if is_new and not watch.error:
@@ -151,18 +149,29 @@ class Watches:
                 watch.wake()
             self._others = ()
             self._remove_hooks()
+            if self._find_others is not tuple:  # otherwise, the watches have started it
+                self._start_checking()
 
     def resume(self, push: str) -> None:
         """Search for all places again, in the new code, unless another push has begun."""
         with self._lock:
             if push != self._paused_by:
                 return
-            self._paused_until = 0.0
-            self._others = self._find_others()
-            self._remove_hooks()
+            self._end_pause()
             for watch in self._watches.values():
                 self._place(watch)
                 watch.wake()
+
+    def _end_pause(self) -> None:
+        self._paused_until = 0.0
+        with contextlib.suppress(Exception):  # an audit hook of the job
+            self._others = self._find_others()
+        self._remove_hooks()
+
+    def _start_checking(self) -> None:
+        if not self._is_checking:
+            start_helper(self._check, "relay-agent watch")
+            self._is_checking = True
 
     def forget(self) -> None:
         """Remove all watches in a forked child, which has no helper threads."""
@@ -242,6 +251,8 @@ class Watches:
             time.sleep(CHECK_INTERVAL)
             with self._lock:
                 now = time.monotonic()
+                if 0 < self._paused_until <= now:  # nobody has ended the push
+                    self._end_pause()
                 for id, watch in list(self._watches.items()):  # noqa: A001 - its name in the question
                     if now - watch.asked > LEASE:
                         self._end(watch, "because nobody asks")
@@ -251,7 +262,7 @@ class Watches:
                     elif not watch.hooks:
                         self._place(watch)
                         watch.wake()
-                if not self._watches:
+                if not self._watches and not self._paused_until:
                     self._is_checking = False
                     return
 

@@ -36,8 +36,9 @@ Why every request still reaches debugpy: the alternative, to send only what debu
 have to know its order of states. As it is, a wrong guess costs one correcting message; debugpy's state is never hidden
 from the editor.
 
-What is ugly: the capabilities are a copy of debugpy's. They are compared with the real ones at each attach, and a
-difference switches off what debugpy does not announce. A debugger that is not known to be debugpy gets no early answer.
+What is ugly: the capabilities are a copy of debugpy's, and data breakpoints, which relay-agent adds. The copy is
+compared with the real ones at each attach, and a difference switches off what debugpy does not announce. A debugger
+that is not known to be debugpy gets no early answer.
 The messages of this layer repeat the last `seq` that the debugger has used: with numbers of their own, all later
 messages would have to be parsed and renumbered.
 """
@@ -161,7 +162,7 @@ class AttachAnswers(Layer):
             case "attach":  # debugpy's adapter delays breakpoints until it is ready for them
                 self._attach, self._has_initialized = request, True
                 self._outbox.event("initialized")
-            case "setFunctionBreakpoints" if not arguments_of(request).get("breakpoints"):
+            case "setFunctionBreakpoints" | "setDataBreakpoints" if not arguments_of(request).get("breakpoints"):
                 self._respond(request, {"breakpoints": []})
             case "setExceptionBreakpoints" | "configurationDone" as command:
                 self._is_configured |= command == "configurationDone"

@@ -110,7 +110,8 @@ def _united(results: list[Body]) -> Body:
     """Return one breakpoint with the combined results of all ranks."""
     verified = [result for result in results if result.get("verified") is True]
     if not verified:
-        first = next(iter(results), {"message": NO_RANK})
+        refused = [each for each in results if each.get("reason") != "pending"]  # by the rank that has the value
+        first = next(iter(refused or results), {"message": NO_RANK})
         return {**_without_id(first), "verified": False}
     united = _without_id(verified[0])
     if len(verified) < len(results):

@@ -139,41 +139,51 @@ def _find(debugger: Any, arguments: Any) -> Any:
 
 def _set(wanted: list[Any]) -> list[dict[str, Any]]:
     """Replace all data breakpoints; return the state of each."""
-    from relay_agent.trigger.stores import DataBreakpoint  # noqa: PLC0415 - when the first one is wanted
-    from relay_agent.trigger.table import watches  # noqa: PLC0415
+    from relay_agent.trigger.table import watches  # noqa: PLC0415 - when the first one is wanted
 
-    found: dict[str, DataBreakpoint] = {}
+    found: dict[str, Any] = {}
     refused: dict[str, str] = {}
-    numbers: list[str] = []
     requested = [each if isinstance(each, dict) else each.to_dict() for each in wanted]
-    for each in requested:
-        number, condition = each["dataId"], each.get("condition") or ""
-        numbers.append(number)
-        known = _known.get(number)
-        stored = known.stored if known else _offered.get(number)
+    numbers = [each["dataId"] for each in requested]
+    for number, each in zip(numbers, requested, strict=True):
         try:
-            if stored is None:
-                raise ConfigurationError(ELSEWHERE)
-            if each.get("hitCondition"):
-                raise ConfigurationError("a data breakpoint has no hit count")
-            if known is None or known.condition != condition:
-                known = DataBreakpoint(stored, condition, _stop)
-            found[number] = known
+            found[number] = _data_breakpoint(number, each.get("condition") or "", each.get("hitCondition"))
         except ConfigurationError as error:
             refused[number] = error.sentence
     _known.update(found)
     for number, known in list(_known.items()):
-        if number not in found and (known.is_local or len(_known) > MAX_KNOWN):  # it would keep a call in memory
+        known.is_on = number in found
+        if not known.is_on and (known.is_local or len(_known) > MAX_KNOWN):  # it would keep a call in memory
             del _known[number]
     note = ""
     try:
         note = watches.set_others(lambda: [hook for each in found.values() for hook in each.hooks()])
     except ConfigurationError as error:
         refused |= dict.fromkeys(found, str(error))
+    for known in _known.values():
+        known.renew()
     if sys.version_info < (3, 12):  # where a debugger has the trace function of the main thread
         note = RUNNING
     notes = {number: "; ".join(filter(None, (each.note, note))) for number, each in found.items()} | refused
-    return [{"verified": number not in refused, "message": notes[number]} for number in numbers]
+    states = [{"verified": number not in refused, "message": notes[number]} for number in numbers]
+    return [{**state, "reason": "pending"} if state["message"] == ELSEWHERE else state for state in states]
+
+
+def _data_breakpoint(number: str, condition: str, hits: object) -> Any:
+    """Return the data breakpoint for a value, the one that there is if its condition is the same.
+
+    Raises:
+        ConfigurationError: there is no such value, or the breakpoint is not supported.
+    """
+    from relay_agent.trigger.stores import DataBreakpoint  # noqa: PLC0415 - when the first one is wanted
+
+    known = _known.get(number)
+    stored = known.stored if known else _offered.get(number)
+    if stored is None:
+        raise ConfigurationError(ELSEWHERE)
+    if hits:
+        raise ConfigurationError("a data breakpoint has no hit count")
+    return known if known and known.condition == condition else DataBreakpoint(stored, condition, _stop)
 
 
 def _stop(frame: FrameType, reason: str, is_returning: bool) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from relay_client.cli.common import make_tunnels, run_quietly
 from relay_client.cli.running import clients_named, only_client
 from relay_client.verbs.verb import Answer, Verb
-from relay_core.errors import RelayDebugError
+from relay_core.errors import ConfigurationError, RelayDebugError
 from relay_core.exit_codes import INTERRUPTED
 from relay_core.foreign import escape_controls
 from relay_core.program.options import access_settings
@@ -167,14 +167,24 @@ def clients_on(
 ) -> tuple[list[ControlClient], str | None]:
     """Return the relay-clients on the hybrid connection that command line or environment select, and its name, or None.
 
-    If they select none, return all relay-clients.
+    If they select none, return all relay-clients. A connection string that cannot be used, such as one of a whole
+    namespace, selects none: a running relay-client needs no other.
     """
-    namespace, hc = _wanted(arguments)
+    namespace, hc = None, _path(arguments.hc)
+    with contextlib.suppress(ConfigurationError):
+        namespace, hc = _wanted(arguments)
 
     def is_on(about: ClientId) -> bool:
         return namespace in {None, about.namespace} and hc in {None, about.hc}
 
     return [client for client in clients if is_on(client.about)], hc
+
+
+def _path(hc: str | None) -> str | None:
+    """Return the name of a hybrid connection without that of its family."""
+    from relay_core.hyco.family import FamilyName
+
+    return FamilyName.parse(hc).path if hc else None
 
 
 def _wanted(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
@@ -186,10 +196,9 @@ def _wanted(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
     from relay_core.access_settings import NAMESPACE_VARIABLE
     from relay_core.auth.sources import choose, local_sources
     from relay_core.hyco.address import Endpoint, parse_namespace
-    from relay_core.hyco.family import FamilyName
 
     settings = access_settings(arguments)
-    hc = FamilyName.parse(settings.hc).path if settings.hc else None
+    hc = _path(settings.hc)
     source = choose(local_sources(settings, os.environ))
     is_remote = settings.connection_string_secret or settings.namespace
     if source is not None and source.read is not None and (source.explicit or not is_remote):

@@ -188,7 +188,7 @@ async def test_value_of_another_process(tmp_path: Path) -> None:
         assert (await watch(editor, "schedule", "rate"))["verified"]
         body = await client.request("setDataBreakpoints", {"breakpoints": [{"dataId": "other"}]}, within=DEADLINE)
         message = "this value belongs to another process, or to a stop or debug session that is over"
-        assert [{"verified": False, "message": message}] == body["breakpoints"]
+        assert [{"verified": False, "message": message, "reason": "pending"}] == body["breakpoints"]
         await client.set_breakpoints(str(tmp_path / "program.py"), [{"line": CHANGED}], within=DEADLINE)
         assert "breakpoint" == (await editor.move("continue"))["reason"]
 
