@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def unfollowed_children(adapter_port: int) -> list[int]:
     """
     if sys.platform != "linux":
         return []
-    found = list(_below(os.getpid()))
+    found = list(_below(os.getpid(), _children_by_parent()))
     sockets = _connections(adapter_port) - _descriptors(os.getpid()) if found else set()
     return sorted(pid for pid in found if not sockets & _descriptors(pid)) if sockets else sorted(found)
 
@@ -70,8 +71,8 @@ def describe_ended(pids: Iterable[int]) -> str:
     return f"{begin} ({len(set(pids))} seen), which are not followed. hint: {_FOLLOW}"
 
 
-def _below(parent: int, *, in_server: bool = False) -> Iterator[int]:
-    for pid in children_of(parent):
+def _below(parent: int, children: dict[int, list[int]], *, in_server: bool = False) -> Iterator[int]:
+    for pid in children.get(parent, ()):
         if pid in _registered:
             continue
         command = _read(f"{pid}/cmdline")
@@ -80,15 +81,15 @@ def _below(parent: int, *, in_server: bool = False) -> Iterator[int]:
             continue
         if not is_server and _is_python(pid):
             yield pid
-        yield from _below(pid, in_server=in_server or is_server)
+        yield from _below(pid, children, in_server=in_server or is_server)
 
 
-def children_of(pid: int) -> list[int]:
-    """Return the children of all threads of a process."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in (PROC / str(pid) / "task").iterdir():
-            found += map(int, (thread / "children").read_text().split())
+def _children_by_parent() -> dict[int, list[int]]:
+    found = defaultdict(list)
+    for process in PROC.iterdir():
+        if process.name.isdigit() and (stat := _read(f"{process.name}/stat")):
+            parent = stat.rpartition(")")[2].split()[1]  # proc(5): pid (name) state parent
+            found[int(parent)].append(int(process.name))
     return found
 
 
