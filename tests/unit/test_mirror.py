@@ -50,8 +50,7 @@ COVERED_BY = {
     "tests/e2e/test_demo.py": "relay_client/demo/ environment run walkthrough relay_client/cli/ demo",
     "tests/e2e/test_doctor_commands.py": "relay_client/cli/ doctor",
     "tests/e2e/test_client_commands.py": (
-        "relay_client/cli/ attach common forward tensorboard relay_client/verbs/ targets relay_client/agents/ "
-        "requests relay_client/ports/ rank_port"
+        "relay_client/cli/ attach common forward tensorboard relay_client/verbs/ targets relay_client/ports/ rank_port"
     ),
     "tests/e2e/test_compare_ranks.py": "relay_client/verbs/ values relay_client/compare/ collect",
     "tests/e2e/test_mlflow.py": "relay_agent/node/in_agent/ set_tag",
