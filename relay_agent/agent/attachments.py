@@ -185,7 +185,7 @@ class Attachments:
             if not holder.streams:
                 del self._holders[target]
                 holder.gone.set()
-                target.detached()
+                target.detached(holder.stops.resumed_since)
                 self._on_change()
             else:
                 self._announce_later()

@@ -63,7 +63,7 @@ class PortTarget:
     async def stopped_at(self) -> None:
         """Return None, likewise."""
 
-    def detached(self) -> None:
+    def detached(self, resumed_since: float | None) -> None:
         """Do nothing: the program behind the port is not affected."""
 
     async def until_ended(self) -> str:

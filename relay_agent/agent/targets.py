@@ -62,8 +62,8 @@ class Target(Protocol):
     async def stopped_at(self) -> Place | None:
         """Return where the target shows that a debugger has stopped it; None if that is unknown."""
 
-    def detached(self) -> None:
-        """Called when the last client has disconnected."""
+    def detached(self, resumed_since: float | None) -> None:
+        """Called when the last client has disconnected, with the time when the process last resumed."""
 
     async def until_ended(self) -> str:
         """Wait until the process has exited and debugpy has had a few seconds to end its sessions.

@@ -180,6 +180,9 @@ class TargetInfo:
     again."""
     place: str = ""
     """Where it has crashed: file name and line, as in `train.py:41`; "" if unknown."""
+    resumed_since: float | None = None
+    """Unix time, by the node's clock, when it last resumed under an earlier debugger; None if it has not since
+    `since`."""
 
     @property
     def label(self) -> str:
@@ -200,12 +203,14 @@ class TargetInfo:
     def activity_since(self) -> float | None:
         """Unix time, by the node's clock, when the process last stopped or, if it is running, last resumed.
 
-        For a crashed process, and for one without a debugger, the time when its state began.
+        For a crashed process, and for one that no debugger has stopped since, the time when its state began.
         """
         attached = self.attachment
-        if attached is None or self.state is State.CRASHED:
+        if self.state is State.CRASHED:
             return self.since
-        return attached.stopped_since if attached.is_stopped else attached.resumed_since or self.since
+        if attached is not None and attached.is_stopped:
+            return attached.stopped_since
+        return (attached.resumed_since if attached is not None else None) or self.resumed_since or self.since
 
 
 class _Labelled(Protocol):

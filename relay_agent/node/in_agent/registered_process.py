@@ -163,6 +163,7 @@ class RegisteredProcess:
             place=change.get("place", ""),
             until=change.get("until"),
             since=time.time(),
+            resumed_since=None,
         )
 
     async def locate(self) -> tuple[str, int]:
@@ -237,9 +238,10 @@ class RegisteredProcess:
             return next((Place(*thread.frames[-1][:3]) for thread in stopped if thread.frames), None)
         return None
 
-    def detached(self) -> None:
+    def detached(self, resumed_since: float | None) -> None:
         """Let the process run at full speed again, because its debugger has disconnected."""
         self._is_attached = False
+        self.info = replace(self.info, resumed_since=resumed_since or self.info.resumed_since)
         self.send({"ask": "release", "id": 0, "body": {}})
 
     def set_job_held(self, is_held: bool) -> None:

@@ -50,7 +50,7 @@ class Process:
         self.woken += 1
         return "127.0.0.1", self._local
 
-    def detached(self) -> None:
+    def detached(self, resumed_since: float | None) -> None:
         pass
 
     async def until_ended(self) -> str:

@@ -151,6 +151,22 @@ async def test_a_stop_is_announced_once_it_lasts(monkeypatch: pytest.MonkeyPatch
         assert stop.stopped_since <= resumed.resumed_since <= time.time()
 
 
+async def test_a_target_learns_when_its_process_has_resumed():
+    """It is the end of the debug session, if the process was stopped until then."""
+    found = []
+
+    class Detached(PortTarget):
+        def detached(self, resumed_since):
+            found.append(resumed_since)
+
+    attachments, began = Attachments(lambda: None), time.time()
+    for stop in (None, ObservedStop("step", 1)):
+        async with attachments.holding(Detached(5678, 5678, dap_only=True), Driver(), "ann@a") as stream:
+            stream.stopped(stop)
+    assert found[0] is None
+    assert began <= found[1] <= time.time()
+
+
 class StoppedTarget(PortTarget):
     """A target that knows where it is stopped."""
 

@@ -99,6 +99,9 @@ def test_since_when_a_process_does_what_it_does(state: State, attachment: Attach
     target = TargetInfo(5678, state=state, since=100.0, attachment=attachment)
     assert since == target.activity_since
     assert target == parse_or_none(TargetInfo, encode(target))
+    later = replace(target, resumed_since=150.0)  # under an earlier debugger
+    assert (since if since > 150.0 or state is State.CRASHED else 150.0) == later.activity_since
+    assert later == parse_or_none(TargetInfo, encode(later))
 
 
 def test_jobs_of_which_a_rank_is_held() -> None:

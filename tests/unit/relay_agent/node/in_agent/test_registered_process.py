@@ -193,6 +193,22 @@ async def test_process_that_reads_nothing(caplog: pytest.LogCaptureFixture) -> N
     assert [line] == [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
+async def test_a_process_runs_since_its_debugger_has_let_it_run() -> None:
+    """After a debugger has left, the process has not been running while it was stopped, until its state changes."""
+    async with connection() as (writer, _):
+        process = RegisteredProcess(
+            writer, os.getpid(), {"register": {"port": 5678, "state": "running", "since": 100.0}}
+        )
+        process.detached(None)
+        assert 100.0 == process.describe().activity_since
+        process.detached(300.0)
+        process.detached(None)
+        assert 300.0 == process.describe().activity_since
+        process.set_state({"state": "crashed"})
+        process.set_state({"state": "running"})
+        assert 300.0 != process.describe().activity_since
+
+
 async def test_a_launcher_that_is_being_debugged_is_not_idle() -> None:
     """A rank that it has started waits for its port until the launcher runs without a debugger, or has left."""
     async with connection() as (writer, _):
@@ -210,6 +226,6 @@ async def test_a_launcher_that_is_being_debugged_is_not_idle() -> None:
         launcher.set_state({"state": "running"})
         await asyncio.sleep(0)
         assert not idle.done()
-        launcher.detached()
+        launcher.detached(None)
         await asyncio.wait_for(idle, DEADLINE)
         attaching.cancel()
