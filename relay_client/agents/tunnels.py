@@ -220,6 +220,8 @@ class Tunnels:
         self._closing = False
         self.on_change: Callable[[], None] = lambda: None
         """Called after each change to the agents, to what they serve, or to the tunnels."""
+        self.nodes_here: Callable[[], tuple[Node, ...]] = self.nodes
+        """Returns the records of all agents, with what this program knows about their targets."""
         self.leads_to: LeadsTo = lambda _target: False
         """Whether a port on this machine leads to a target, for hints in the log."""
 

@@ -88,6 +88,7 @@ class ControlService:
         """The last event of each rank that has stopped or continued."""
         self._session = Session(tunnels)
         tunnels.on_change = self._changed
+        tunnels.nodes_here = lambda: self._snapshot().nodes
         forwarder.on_change = self._changed
         logs.on_line = self._logged
 

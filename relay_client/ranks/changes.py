@@ -120,7 +120,7 @@ def _changes_of_target(old: Target | None, new: Target, about: Event) -> Iterato
     stop, last = _stop(new), _stop(known)
     if stop is None and last is not None:
         yield replace(about, event="continued", text=f"{name} continues")
-    elif stop is not None and stop != last and not _is_known(known, new):
+    elif stop is not None and (stop != last or new.place != known.place) and not _is_known(known, new):
         yield _stopped(new, stop, about)
 
 

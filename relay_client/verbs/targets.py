@@ -36,14 +36,14 @@ class Targets(Verb):
         return True
 
     async def perform(self, tunnels: Tunnels) -> Answer:
-        """List what all agents have announced."""
+        """List what all agents have announced, and where editors of this program have stopped ranks."""
         from relay_client.hang.waits import Waits
         from relay_client.ranks.record import encode
         from relay_client.ui.target_table import plain_table, rows, run_lines, terminal_table
 
         if tunnels.roster.waits is None:  # no running relay-client looks at intervals
             await Waits(tunnels).look(is_only=True)
-        nodes, now = tunnels.nodes(), time.time()
+        nodes, now = tunnels.nodes_here(), time.time()
         lines = rows(nodes, now)
         table = terminal_table(lines, self.width, color=self.color) if self.width else plain_table(lines)
         runs = run_lines(nodes)
@@ -54,4 +54,4 @@ def table_rows(tunnels: Tunnels) -> list[Row]:
     """Return the rows of the table of all targets."""
     from relay_client.ui.target_table import rows
 
-    return rows(tunnels.nodes(), time.time())
+    return rows(tunnels.nodes_here(), time.time())

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from relay_client.compare.console import Command
 from relay_client.control.messages import GetStatus, Subscribe
 from relay_client.control.service import Subscriber
 from relay_client.control.state import Status
 from relay_client.ranks.changes import Event
 from relay_client.ranks.record import Node, Target
 from relay_client.ranks.view import StopReport
+from relay_client.ui.target_table import COLUMNS
+from relay_client.verbs.console import answer_as_text
+from relay_client.verbs.targets import table_rows
 from tests.support.machine.deadline import DEADLINE, until
 from tests.support.network.relay import LocalRelay
 from tests.support.sessions.scripted_ranks import MAIN
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Page
 
 NAME = "rank 1 on node-0"
+STATE = COLUMNS.index("state")
 
 
 def announce_debuggers(job: Job) -> None:
@@ -89,6 +94,19 @@ async def test_a_stop_that_is_reported_here_and_announced(relay: LocalRelay) -> 
         ]
         assert [None, 10] == [each.line for each in found if each.event == "stopped"]
         assert events.empty()
+
+
+async def test_a_stop_that_is_not_announced_yet(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`@ranks` and the table show the rank as stopped as soon as its debugger has reported the stop here."""
+    monkeypatch.setattr("relay_agent.agent.attachments.ANNOUNCE_DELAY", 10 * DEADLINE)
+    async with running_job_of(relay, 2, 2) as job, served_page(relay) as page, AsyncExitStack() as stack:
+        announce_debuggers(job)
+        await asyncio.wait_for(page.service.look_for_agents(), DEADLINE)
+        await page.stop(stack, 1)
+        shown = await answer_as_text(page.tunnels, Command("ranks"))
+        assert ["running", "stopped at train.py:10"] == [row.cells[STATE] for row in table_rows(page.tunnels)]
+        assert 1 == shown.count("stopped at train.py:10")
+        assert not is_announced(page)
 
 
 async def test_a_debugger_that_leaves_before_the_announcement(

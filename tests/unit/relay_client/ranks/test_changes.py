@@ -98,6 +98,9 @@ def test_a_rank_stops_and_continues() -> None:
     assert [("stopped", "rank 3 on host-1 is stopped at train.py:41 (breakpoint)")] == texts(stopped, placed)
     (event,) = node_changes(stopped, placed, 11.0)
     assert ("/home/alice/train.py", 41, "breakpoint") == (event.file, event.line, event.reason)
+    announced = with_rank(place="train.py:41", stop=StopReport("breakpoint", 11.0))  # the editor asks for no stack
+    assert [("stopped", "rank 3 on host-1 is stopped at train.py:41 (breakpoint)")] == texts(stopped, announced)
+    assert [] == texts(announced, announced)
     assert [("continued", "rank 3 on host-1 continues")] == texts(placed, BEFORE)
 
 
