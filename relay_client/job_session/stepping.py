@@ -56,9 +56,9 @@ class Stepping:
 
     @property
     def group_text(self) -> str:
-        """The group, and the attached ranks that it currently contains: `all ranks: ranks 0-3`."""
-        found = self._members.of(self.group, self._members.get(self._members.chosen))
-        return f"{self.group}: {names_of(found) or 'none is attached'}"
+        """The group, and the attached ranks that it currently contains, if they differ: `all ranks: ranks 0-3`."""
+        found = names_of(self._members.of(self.group, self._members.get(self._members.chosen)))
+        return found if found.replace(", ", ",") == str(self.group) else f"{self.group}: {found or 'none is attached'}"
 
     def requested(self, request: Request, member: Member, arguments: Arguments, now: float) -> None:
         """Handle a request from the editor.

@@ -133,6 +133,23 @@ def test_a_group_moves_alone(group: str, moved: list[int]) -> None:
     assert moved == [rank.rank for rank in ranks if rank.names().count("next") == 2]
 
 
+@pytest.mark.parametrize(
+    ("group", "answer"),
+    [
+        ("all", "all ranks: ranks 0-1, 3"),
+        ("0-1", "ranks 0-1"),
+        ("0,3", "ranks 0, 3"),
+        ("0,3-4", "ranks 0,3-4: ranks 0, 3"),
+        ("9", "rank 9: none is attached"),
+    ],
+)
+def test_the_answer_to_a_choice_of_ranks(group: str, answer: str) -> None:
+    """`@group` names the group, and the ranks in it if they differ from those that were chosen."""
+    stage, _ = attached(0, 1, 3)
+    number = stage.send("evaluate", expression=f"@group {group}", context="repl")
+    assert answer == stage.response(number)["body"]["result"]
+
+
 def test_single_thread_means_one_rank() -> None:
     """A request with `singleThread` moves the rank of its thread only."""
     stage, ranks = stopped(0, 1)
