@@ -35,8 +35,10 @@ def run_locally(body: dict, connection_name: str | None) -> int:
         environment = clean_environment()
         if connection_name:
             ports = ",".join(str(step.ports[0]) for step in steps)
-            environment |= start_relay(folder, connection_name, ["--ports", ports], environment, running).agent
-            print(f"Open {HERE} in VS Code; its .vscode/launch.json needs this:\n{launch_json(steps)}", flush=True)
+            relay = start_relay(folder, connection_name, ["--ports", ports], environment, running)
+            environment |= relay.agent
+            print(f"Open {HERE} in VS Code; its .vscode/launch.json needs this:\n{launch_json(steps)}")
+            print(f"Or run these commands in another terminal:\n{relay.commands(connection_name)}", flush=True)
         for step in steps:
             if step.processes_per_node > 1 and importlib.util.find_spec("torch") is None:
                 print(f"--- {step.name}: skipped, because torch is not installed", flush=True)

@@ -36,6 +36,11 @@ class Relay(NamedTuple):
     client: dict[str, str]
     """The variables for relay-client and its commands."""
 
+    def commands(self, hc: str) -> str:
+        """Return the lines to enter in another terminal."""
+        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.client.items())
+        return f"    export {variables}\n    relay-client --hc {hc} targets"
+
 
 def main() -> int:
     """Run the command, and return its exit status."""
@@ -68,12 +73,10 @@ def behind_relay(
     with tempfile.TemporaryDirectory(prefix="relay-") as name, contextlib.ExitStack() as running:
         environment = clean_environment()
         relay = start_relay(Path(name), hc, ["--ports", ports, *client], environment, running)
-        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in relay.client.items())
         print(
             f"relay and relay-client are running on this machine; ports: {ports}.\n"
             "Press F5, or run these commands in another terminal:\n"
-            f"    export {variables}\n"
-            f"    relay-client --hc {hc} targets\n"
+            f"{relay.commands(hc)}\n"
             f"The job: {shlex.join(command)}",
             flush=True,
         )

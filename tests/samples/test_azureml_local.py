@@ -83,6 +83,21 @@ async def test_stopped_run():
 
 
 @needs_sdk
+async def test_commands_for_a_terminal(tmp_path):
+    """The commands that a debug run prints list its first step."""
+    port = free_ports(6)
+    command = [sys.executable, "submit.py", "--local", *DEBUG, "--debug-port", str(port)]
+    async with running(*command, cwd=SAMPLE, env=environment()) as local:
+        await local.line("relay-agent: waiting up to 600 s for a debugger")
+        printed = [line for line in local.output.splitlines() if line.startswith(("    export ", "    relay-client "))]
+        async with running("bash", "-c", "\n".join(printed), cwd=tmp_path, env=environment()) as terminal:
+            assert 0 == await terminal.finish()
+            assert f" {port} " in terminal.output
+        local.process.send_signal(signal.SIGINT)
+        assert 130 == await local.finish()
+
+
+@needs_sdk
 @needs_torch
 async def test_breakpoint_in_each_step():
     """`--local --is-debug true` stops at a breakpoint in each of the three steps, through a relay, and ends well."""
