@@ -69,7 +69,16 @@ def clients_named(clients: Sequence[ControlClient], name: str) -> list[ControlCl
     if name:
         hint = "run 'relay-client status' to list those that are running"
         raise NoClient(f"no relay-client named '{name}' is running", hint=hint)
-    raise NoClient("no relay-client is running", hint="to start one, run: relay-client --hc NAME --ports 5678")
+    raise NoClient("no relay-client is running", hint=f"to start one, run: relay-client --hc {_hc()} --ports 5678")
+
+
+def _hc() -> str:
+    """Return the hybrid connection that the connection string in the environment names, or a placeholder for it."""
+    from relay_core.auth import find_connection_string
+
+    with contextlib.suppress(RelayDebugError):
+        return find_connection_string().entity_path or "NAME"
+    return "NAME"
 
 
 def only_client(clients: Sequence[ControlClient], option: str = "--client") -> ControlClient:
@@ -180,7 +189,7 @@ def _run_release(arguments: argparse.Namespace) -> int:
         which = chosen(arguments.rank, arguments.port)
         raise NoClient(
             error.sentence,
-            hint=f"if 'relay-client pdb' holds the rank, enter q there; otherwise, run 'relay-client --hc NAME pdb "
+            hint=f"if 'relay-client pdb' holds the rank, enter q there; otherwise, run 'relay-client --hc {_hc()} pdb "
             f"{which}', and then enter q",
         ) from None
 

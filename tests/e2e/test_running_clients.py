@@ -68,6 +68,13 @@ async def test_none_is_running(arguments: list[str], here: dict[str, str]) -> No
     assert f"relay-client: error: no relay-client is running. hint: {hint}" in finished.stderr
 
 
+@pytest.mark.parametrize(("arguments", "command"), [(["status"], "--ports 5678"), (["release", "3"], "pdb 3")])
+async def test_a_hint_names_the_hybrid_connection(arguments: list[str], command: str, env: dict[str, str]) -> None:
+    """It has no placeholder if the connection string names the hybrid connection."""
+    finished = await run("relay_client", *arguments, env=env)
+    assert (15, True) == (finished.status, f"relay-client --hc {HC} {command}" in finished.stderr)
+
+
 async def test_events_of_the_program_itself(relay: LocalRelay, env: dict[str, str], here: dict[str, str]) -> None:
     """--json prints the same lines as `relay-client events`; with --quiet, a log file has only warnings, with times."""
     port = free_port()
