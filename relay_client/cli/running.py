@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import functools
 import json
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from relay_client.control.messages import LogLine, Request
     from relay_client.control.service import ControlService
     from relay_client.ranks.changes import Event
+
+EXIT_TIMEOUT = 5.0
+"""Seconds to wait until a relay-client that has closed its ports has exited; a zombie never does."""
 
 
 def add_client(parser: argparse.ArgumentParser) -> None:
@@ -356,7 +360,7 @@ def _add_stop(commands: Commands[argparse.ArgumentParser]) -> None:
         "stop",
         _stop,
         summary="stop a running relay-client",
-        description="Stops a running relay-client, as Ctrl-C does, and returns once its ports are closed.",
+        description="Stops a running relay-client, as Ctrl-C does, and returns once it has exited.",
     )
     add_flag(parser, "--all", "stop all running relay-clients")
 
@@ -371,10 +375,24 @@ async def _stop(arguments: argparse.Namespace, clients: Sequence[ControlClient])
             await client.request(Stop())
     for client in chosen:
         await client.until_closed()
+        await _until_exited(client.about.pid)
         if not arguments.json:
             print(f"relay-client {client.about.id} (pid {client.about.pid}) has exited")
     if arguments.json:
         print(_as_json(tuple(client.about for client in chosen)))
+
+
+async def _until_exited(pid: int) -> None:
+    """Wait until a process of this user has exited, for at most `EXIT_TIMEOUT`."""
+    import asyncio
+
+    from relay_core.compat import TIMEOUT_ERRORS, timeout
+
+    with contextlib.suppress(OSError, *TIMEOUT_ERRORS):  # there is no such process, or it belongs to another user
+        async with timeout(EXIT_TIMEOUT):
+            while os.name == "posix":  # on Windows, 0 is a signal
+                os.kill(pid, 0)
+                await asyncio.sleep(0.02)
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:

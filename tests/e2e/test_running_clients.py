@@ -11,6 +11,7 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from relay_client.cli.running import results
@@ -316,6 +317,20 @@ async def test_several_relay_clients(env: dict[str, str], here: dict[str, str]) 
             assert 1 == finished.stderr.count(
                 "relay-client: stopping at the request of another program, such as 'relay-client stop': closing "
             )
+
+
+async def test_stop_returns_after_the_exit(env: dict[str, str], here: dict[str, str], tmp_path: Path) -> None:
+    """A relay-client that needs a second after its last connection has been closed has exited when `stop` returns."""
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    delay = "import atexit, sys, time; atexit.register(lambda: time.sleep('--ports' in sys.argv))"
+    (slow / "sitecustomize.py").write_text(delay)
+    path = os.pathsep.join([str(slow), os.environ.get("PYTHONPATH", "")])
+    async with program("relay_client", "--ports", str(free_port()), env={**env, "PYTHONPATH": path}) as client:
+        await client.line("ready on")
+        process = psutil.Process(client.process.pid)
+        assert 0 == (await run("relay_client", "stop", env=here)).status
+        assert not process.is_running()
 
 
 def files(env: dict[str, str]) -> list[Path]:
