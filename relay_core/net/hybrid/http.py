@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
@@ -101,28 +100,6 @@ MAX_REQUESTS = 256
 """Maximum number of requests that are served at the same time; further ones are answered with 503."""
 
 
-class ControlSender:
-    """Sends on a control channel; the messages of one response are never mixed with other messages.
-
-    Args:
-        control: The open control channel.
-    """
-
-    def __init__(self, control: WebSocket) -> None:
-        self._control = control
-        self._lock = asyncio.Lock()
-
-    async def send(self, *messages: str | bytes) -> None:
-        """Send messages with no other message in between.
-
-        Raises:
-            ConnectionLost: The control channel is closed.
-        """
-        async with self._lock:
-            for message in messages:
-                await self._control.send(message)
-
-
 class HttpService:
     """Passes requests to a handler and sends its responses.
 
@@ -137,7 +114,7 @@ class HttpService:
         self._tasks = TaskSet()
         """One for each request that is being served."""
 
-    def serve(self, message: Request, body: bytes, control: ControlSender) -> None:
+    def serve(self, message: Request, body: bytes, control: WebSocket) -> None:
         """Start a task that answers a request from a control channel."""
         busy = len(self._tasks) >= MAX_REQUESTS
         if message.method is None and (busy or self._handler is None):
@@ -149,7 +126,7 @@ class HttpService:
         """Abandon the requests that are being served."""
         await self._tasks.cancel_all()
 
-    async def _serve(self, message: Request, body: bytes, control: ControlSender, handler: HttpHandler) -> None:
+    async def _serve(self, message: Request, body: bytes, control: WebSocket, handler: HttpHandler) -> None:
         try:
             if message.method is None:
                 await self._serve_at_address(message, handler)
@@ -160,9 +137,7 @@ class HttpService:
         except RelayDebugError as error:
             logger.info("an HTTP request failed: %s", error.sentence)
 
-    async def _serve_on_control(
-        self, message: Request, body: bytes, control: ControlSender, handler: HttpHandler
-    ) -> None:
+    async def _serve_on_control(self, message: Request, body: bytes, control: WebSocket, handler: HttpHandler) -> None:
         async def parts() -> AsyncIterator[bytes]:
             if body:
                 yield body

@@ -24,7 +24,7 @@ from relay_core.hyco.listener import ListenerState, ListenerStateMachine
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, RenewToken, parse_server_message
 from relay_core.hyco.outcome import closed_error, refused_listen
 from relay_core.hyco.sas import Credential, Token
-from relay_core.net.hybrid.http import ControlSender, HttpHandler, HttpService
+from relay_core.net.hybrid.http import HttpHandler, HttpService
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.tasks import TaskSet, frames_of
 from relay_core.net.websocket.connection import WebSocket
@@ -275,7 +275,6 @@ class HybridConnectionListener:
         return token, control
 
     async def _serve(self, control: WebSocket, endpoint: Endpoint) -> None:
-        sender = ControlSender(control)
         incomplete: Request | None = None  # a request whose body is the next message
         while True:
             try:
@@ -283,7 +282,7 @@ class HybridConnectionListener:
                     message = await control.receive(limit=MAX_CONTROL_BYTES)
             except TIMEOUT_ERRORS:
                 # The service closes the channel when its token expires, so a renewal must arrive before that.
-                await self._renew(sender, endpoint)
+                await self._renew(control, endpoint)
                 continue
             request, incomplete = incomplete, None
             if isinstance(message, str):
@@ -291,15 +290,15 @@ class HybridConnectionListener:
                 if request is not None and request.has_body:
                     incomplete = request
                 elif request is not None:
-                    self._http.serve(request, b"", sender)
+                    self._http.serve(request, b"", control)
             elif request is not None:
-                self._http.serve(request, message, sender)
+                self._http.serve(request, message, control)
 
     def _until_renewal(self) -> float | None:
         renew_at = self._machine.renew_at
         return None if renew_at is None else max(0.0, renew_at - time.monotonic())
 
-    async def _renew(self, control: ControlSender, endpoint: Endpoint) -> None:
+    async def _renew(self, control: WebSocket, endpoint: Endpoint) -> None:
         token = await self._credential.token(endpoint)
         await control.send(RenewToken(token.value).encode())
         self._machine.renewed(now=time.monotonic(), token_lifetime=_lifetime(token))

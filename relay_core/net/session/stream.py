@@ -139,10 +139,10 @@ class SessionStream:
             # loss now, even if the handler has paused reading.
             self._received.clear()
             self._push()
-        elif self._unsent or self._flushing:
-            self._unsent.append(data)
         else:
-            self._send_now(data)
+            self._unsent.append(data)
+            if len(self._unsent) == 1:
+                self._flush()
 
     def send_eof(self) -> None:
         """End this direction after the bytes sent so far; the other direction stays open."""
@@ -286,24 +286,6 @@ class SessionStream:
     def _rested(self) -> None:
         self._rests = False
         self._push()
-
-    def _send_now(self, data: bytes) -> None:
-        """Pass bytes to the session while nothing else is queued: a fast path for what `_flush` does."""
-        self._flushing = True
-        self._has_room = False
-        try:
-            taken = self._owner.send(self.id, data)
-        except ConnectionLost as error:
-            self.break_off(error)
-            return
-        finally:
-            self._flushing = False
-        if taken < len(data):
-            self._unsent.append(memoryview(data)[taken:])
-            if self._has_room:
-                self._flush()
-            else:
-                self._pause_or_resume()
 
     def _flush(self) -> None:
         """Pass unsent bytes to the session, and EOF after them; pause or resume the handler accordingly."""

@@ -174,16 +174,15 @@ class WebSocket(asyncio.BufferedProtocol):
         if self._is_ending:
             raise self._lost()
 
-    async def send(self, message: str | bytes) -> None:
-        """Send one message; return when the write buffer is below its limit.
+    async def send(self, *messages: str | bytes) -> None:
+        """Send messages with no other message in between; return when the write buffer is below its limit.
 
         Raises:
             ConnectionLost: the WebSocket is closed.
         """
-        if self._is_ending:
-            raise self._lost()
-        opcode, payload = (TEXT, message.encode()) if isinstance(message, str) else (BINARY, message)
-        self._transport.write(self._machine.send_message(opcode, payload))
+        for message in messages:
+            opcode, payload = (TEXT, message.encode()) if isinstance(message, str) else (BINARY, message)
+            self._send(opcode, payload)
         await self.drain()
 
     async def send_part(self, data: bytes, *, first: bool, last: bool) -> None:
@@ -192,9 +191,7 @@ class WebSocket(asyncio.BufferedProtocol):
         Raises:
             ConnectionLost: the WebSocket is closed.
         """
-        if self._is_ending:
-            raise self._lost()
-        self._transport.write(self._machine.send_message(BINARY if first else CONTINUATION, data, fin=last))
+        self._send(BINARY if first else CONTINUATION, data, fin=last)
         await self.drain()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
@@ -307,6 +304,11 @@ class WebSocket(asyncio.BufferedProtocol):
         # A failed write closes the transport immediately, but `connection_lost` is called in the next turn of the loop.
         # Until then, asyncio would log a warning about each further write.
         return self._gone.is_set() or self._transport.is_closing()
+
+    def _send(self, opcode: int, payload: bytes, *, fin: bool = True) -> None:
+        if self._is_ending:
+            raise self._lost()
+        self._transport.write(self._machine.send_message(opcode, payload, fin=fin))
 
     def _flush(self) -> None:
         """Send pings and pongs; while the peer does not read, keep only the newest pong."""
