@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import bisect
 import json
 import zlib
 from collections.abc import Iterable, Mapping
@@ -70,12 +71,12 @@ def fit(info: AgentInfo, limit: int = MAX_ANNOUNCEMENT) -> tuple[Fields, int]:
     usage, endings = info.usage and replace(info.usage, processes=()), info.endings and info.endings[-MAX_ENDINGS:]
     rest = encode(replace(info, targets=(), usage=usage, endings=endings, forwards=info.forwards[:MAX_FORWARDS]))
     targets = items(fields.get("targets"))
-    low, high = 0, len(targets)
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = _within({**rest, "targets": targets[:middle]}, limit) is not None
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return _within({**rest, "targets": targets[:low]}, limit) or {"id": info.id}, len(info.targets) - low
+
+    def first(count: int) -> Fields | None:
+        return _within({**rest, "targets": targets[:count]}, limit)
+
+    most = bisect.bisect_left(range(1, len(targets) + 1), True, key=lambda count: first(count) is None)
+    return first(most) or {"id": info.id}, len(info.targets) - most
 
 
 def _within(fields: Fields, limit: int) -> Fields | None:
