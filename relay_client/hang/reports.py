@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relay_client.agents.requests import NodeReply
-from relay_client.agents.roster import AbsentRank, absent_ranks, world_of
-from relay_client.ranks.view import Kind, RankView, how_ended, rank_view
+from relay_client.agents.roster import AbsentRank, absent_ranks
+from relay_client.ranks.view import Kind, RankView, rank_view
 from relay_client.stacks import own_frame
-from relay_core.agent_api.announcement import Ending, TargetInfo
+from relay_core.agent_api.announcement import TargetInfo
 from relay_core.agent_api.collectives import ProcessCollectives, RasStatus, is_collective
 from relay_core.agent_api.questions import NO_ANSWER, Reply
 from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
@@ -111,8 +111,6 @@ def read_jobs(replies: Iterable[NodeReply], ports: Collection[int] | None = None
         if (status := parse_or_none(RasStatus, reply.replies.node, escape_controls)) is not None:
             for base in bases:
                 ras.setdefault(base, []).append(status)
-    for reply in replies:
-        _add_endings(found, reply.agent.endings or ())
     _add_absent(found, absent_ranks(reply.agent for reply in replies))
     jobs = [
         Job(base, dict(sorted(ranks.items())), tuple(dict.fromkeys(ras.get(base, ()))))
@@ -152,21 +150,9 @@ def _silence(error: str) -> str:
     return error and f"failed: {error}"
 
 
-def _add_endings(jobs: dict[int, dict[int, RankReport]], endings: Iterable[Ending]) -> None:
-    """Add the ranks that have ended and were not started again."""
-    for ending in endings:
-        base = max((base for base in jobs if base <= ending.port), default=None)
-        if base is None:
-            continue
-        rank = ending.port - base
-        world = world_of(report.target for report in jobs[base].values() if report.target is not None)
-        if rank not in jobs[base] and (world is None or rank < world):
-            jobs[base][rank] = RankReport(rank, silence=how_ended(ending), has_ended=True)
-
-
 def _add_absent(jobs: Mapping[int, dict[int, RankReport]], absent: Iterable[AbsentRank]) -> None:
-    """Add the ranks that no agent has announced; it is unknown whether they have entered a collective."""
+    """Add the ranks that no agent announces; unless they have ended, they may have entered a collective."""
     for one in absent:
-        base = one.port - one.rank
-        if base in jobs and not one.has_ended:
-            jobs[base].setdefault(one.rank, RankReport(one.rank, silence=NOT_REGISTERED))
+        base, silence = one.port - one.rank, one.reason if one.has_ended else NOT_REGISTERED
+        if base in jobs:
+            jobs[base].setdefault(one.rank, RankReport(one.rank, silence=silence, has_ended=one.has_ended))
