@@ -6,7 +6,7 @@ import os
 from _contextvars import copy_context
 from _queue import Empty, SimpleQueue  # C code: the job may have a file queue.py, and gevent replaces `queue`
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.helper_thread import start_helper
@@ -49,7 +49,7 @@ def call_within(seconds: float, function: Callable[[], T]) -> T:
         TooLate: the function did not return within `seconds`.
     """
     call = Call(function)
-    _Helper.available().start_call(call)
+    _helpers.start(call)
     if not call.finished.acquire(timeout=seconds):
         raise TooLate(call)
     if call.error is not None:
@@ -90,58 +90,48 @@ class Call:
         self.finished.release()
 
 
-class _Helper:
-    """A thread that executes one call at a time and is reused for later calls."""
-
-    idle: ClassVar[list[_Helper]] = []
-    """The idle helpers."""
-    taking: ClassVar[threading.Lock] = threading.Lock()
-    """Held while a helper is taken from the list, is put back, or exits."""
+class _Helpers:
+    """Threads that execute one call at a time each, and are reused for later calls."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Discard all helpers in a forked child, which does not have their threads; one of them may hold the lock."""
+        self.lock = threading.Lock()
+        """Held while the number of idle helpers changes, and while it is decided how long a call may take."""
         self._calls: SimpleQueue[Call] = SimpleQueue()
+        self._idle = 0
+        """How many helpers are waiting for a call, without those for which one is in the queue."""
 
-    @classmethod
-    def available(cls) -> _Helper:
-        """Return an idle helper of this process, or a new one."""
-        with cls.taking:
-            if cls.idle:
-                return cls.idle.pop()
-        helper = cls()
-        start_helper(helper.run, "relay-agent values")
-        return helper
-
-    @classmethod
-    def forget(cls) -> None:
-        """Discard all helpers in a forked child, which does not have their threads.
-
-        One of them may have held the lock.
-        """
-        cls.taking = threading.Lock()
-        cls.idle.clear()
-
-    def start_call(self, call: Call) -> None:
+    def start(self, call: Call) -> None:
         """Execute a call as soon as possible."""
+        with self.lock:
+            is_one_idle = self._idle > 0
+            self._idle -= is_one_idle
+        if not is_one_idle:
+            start_helper(self._run, "relay-agent values")
         self._calls.put(call)
 
-    def run(self) -> None:
+    def _run(self) -> None:
         """Execute calls until none has arrived for a while."""
         while True:
             try:
                 call = self._calls.get(timeout=IDLE_TIME)
             except Empty:
-                with self.taking:
-                    if self not in self.idle:  # a call is about to arrive
+                with self.lock:
+                    if not self._idle:  # a call is about to arrive
                         continue
-                    self.idle.remove(self)
+                    self._idle -= 1
                     return
             call.execute()
             del call
-            with self.taking:
-                self.idle.append(self)
+            with self.lock:
+                self._idle += 1
 
 
-os.register_at_fork(after_in_child=_Helper.forget)
+_helpers = _Helpers()
+os.register_at_fork(after_in_child=_helpers.forget)
 
 
 # Limits for slow values: no `repr` in a job delays the others, whether it sleeps, hangs or is merely slow.
@@ -170,14 +160,8 @@ class _Budget:
     """Remaining seconds of waiting; refills as fast as time passes."""
 
     def __init__(self) -> None:
-        self.renew_lock()
         self._left = BUDGET
         self._since = time.monotonic()
-
-    def renew_lock(self) -> None:
-        """Replace the lock in a forked child: a thread of the parent may hold it."""
-        self.lock = threading.Lock()
-        """Held while it is decided how long a call may take."""
 
     def take(self, seconds: float) -> float:
         """Return how long a call may take now."""
@@ -193,7 +177,6 @@ class _Budget:
 
 
 _budget = _Budget()
-os.register_at_fork(after_in_child=_budget.renew_lock)
 
 
 def within_deadline(
@@ -211,7 +194,7 @@ def within_deadline(
     Raises:
         Exception: The exception that `compute` raised.
     """
-    with _budget.lock:
+    with _helpers.lock:
         for other in [other for other, call in _late.items() if not call.is_running]:
             del _late[other]
         if kind in _late:
