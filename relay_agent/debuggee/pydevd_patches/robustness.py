@@ -10,9 +10,10 @@ from typing import Any
 
 from relay_agent.debuggee.pydevd_patches.child_processes import loaded_pydevds
 from relay_agent.debugpy_internals.table import EXITING
-from relay_agent.job.own_descriptor import OwnDescriptor, above_streams
+from relay_agent.job.own_descriptor import above_streams
 from relay_agent.job.paths import current_directory, start_directory
 from relay_agent.job.stderr import write_line
+from relay_agent.node.in_job.connection import OwnSocket
 
 # Patch that keeps pydevd from using the files of a job that closes descriptors which it has not opened.
 #
@@ -30,24 +31,12 @@ def install_closed_descriptors() -> None:
 
 
 def _start_client(connect: Callable[[str, int], Any], host: str, port: int) -> Any:
-    connected = connect(host, port)
-    limit = connected.gettimeout()
-    connected = type(connected)(fileno=above_streams(connected.detach()))
-    connected.settimeout(limit)
-    return AdapterConnection(connected, OwnDescriptor(connected.fileno()))
+    connected = connect(host, port)  # without a time limit from then on, as an `OwnSocket`
+    return AdapterConnection(type(connected)(fileno=above_streams(connected.detach())))
 
 
-class AdapterConnection:
-    """A socket whose functions raise an OSError once its descriptor belongs to the job.
-
-    Args:
-        connected: A connected socket; this object owns it.
-        descriptor: The socket's descriptor.
-    """
-
-    def __init__(self, connected: Any, descriptor: OwnDescriptor) -> None:
-        self._socket = connected
-        self._descriptor = descriptor
+class AdapterConnection(OwnSocket):
+    """A connected socket whose functions raise an OSError once its descriptor belongs to the job."""
 
     def __getattr__(self, name: str) -> Any:
         """Return a function of the socket; callers look it up immediately before each call."""
@@ -57,18 +46,13 @@ class AdapterConnection:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         return getattr(self._socket, name)
 
-    def close(self) -> None:
-        """Close the socket; a descriptor that belongs to the job by now stays open."""
-        self._has_just_been_lost()
-        self._socket.close()
-
     def __del__(self) -> None:
         """Keep the socket object from closing the number of a file when it is collected."""
         self._has_just_been_lost()
 
     def _has_just_been_lost(self) -> bool:
         """Detach the socket from its number if that belongs to the job by now; return whether this call did so."""
-        return self._socket.fileno() >= 0 and not self._descriptor.is_own and self._socket.detach() >= 0
+        return self._socket.fileno() >= 0 and not self.is_own and self._socket.detach() >= 0
 
 
 # Patch that lets an editor attach to a process whose working directory was removed.
