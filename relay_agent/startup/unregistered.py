@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from relay_agent.debuggee.unreached.children import children_by_parent
 from relay_agent.inject._relay_debug_programs import NO_FILE, is_python, isolating_option, what_runs
 from relay_agent.job.stderr import write_line
 from relay_agent.settings.environment import MODE, REGISTERED, WAIT
@@ -182,10 +183,10 @@ def python_processes(job: int) -> Iterator[PythonProcess]:
     Those of other users are omitted, and those that show a title (setproctitle): it overwrites command line and
     environment, and then only zero bytes follow.
     """
-    remaining = [job]
+    remaining, children = [job], children_by_parent()
     while remaining:
         pid = remaining.pop()
-        remaining += _children(pid)
+        remaining += children.get(pid, ())
         try:
             executable = str(Path(f"/proc/{pid}/exe").readlink()).removesuffix(" (deleted)")
             orig_argv = _strings(pid, "cmdline")
@@ -195,15 +196,6 @@ def python_processes(job: int) -> Iterator[PythonProcess]:
         is_title = len(orig_argv) > 1 and not any(orig_argv[1:])
         if is_python(executable) and orig_argv and not is_title:
             yield PythonProcess(pid, executable, orig_argv, environ)
-
-
-def _children(pid: int) -> list[int]:
-    """Return the children of all threads of a process."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            found += map(int, (thread / "children").read_text().split())
-    return found
 
 
 def _strings(pid: int, name: str) -> list[str]:

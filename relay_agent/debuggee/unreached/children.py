@@ -42,7 +42,7 @@ def unfollowed_children(adapter_port: int) -> list[int]:
     """
     if sys.platform != "linux":
         return []
-    found = list(_below(os.getpid(), _children_by_parent()))
+    found = list(_below(os.getpid(), children_by_parent()))
     sockets = _connections(adapter_port) - _descriptors(os.getpid()) if found else set()
     return sorted(pid for pid in found if not sockets & _descriptors(pid)) if sockets else sorted(found)
 
@@ -84,7 +84,8 @@ def _below(parent: int, children: dict[int, list[int]], *, in_server: bool = Fal
         yield from _below(pid, children, in_server=in_server or is_server)
 
 
-def _children_by_parent() -> dict[int, list[int]]:
+def children_by_parent() -> dict[int, list[int]]:
+    """Return the children of each process, from the table of all processes; not all kernels list them by parent."""
     found = defaultdict(list)
     for process in PROC.iterdir():
         if process.name.isdigit() and (stat := _read(f"{process.name}/stat")):
