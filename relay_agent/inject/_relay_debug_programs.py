@@ -17,24 +17,30 @@ _ISOLATING = "EIS"
 """Options with which Python ignores PYTHONPATH (-E, -I) or imports no sitecustomize (-S)."""
 _OFF = frozenset({"", "0", "false", "no", "off", "none"})
 
+_BOTH = (
+    *("ray", "torchx", "dotenv", "pipenv", "honcho", "debugpy", "pip", "virtualenv", "cmake", "ninja", "cython"),
+    *("wandb", "mlflow", "tensorboard", "jupyter"),
+)
+"""Commands, of launchers, wrappers and tools as below, that are also modules of the same name."""
 _PROGRAMS = frozenset(
     {
+        *_BOTH,
         # Launchers of ranks; the MPI launchers are Python programs if they were installed from PyPI.
-        *("torchrun", "torchx", "accelerate", "accelerate-launch", "deepspeed", "ds", "dsr", "horovodrun", "ray"),
+        *("torchrun", "accelerate", "accelerate-launch", "deepspeed", "ds", "dsr", "horovodrun"),
         *("composer", "colossalai", "fabric", "lightning", "orterun", "prterun", "prun"),
         *("mpiexec", "mpirun", "mpiexec.hydra", "mpiexec.mpich", "mpiexec.openmpi", "mpirun.mpich", "mpirun.openmpi"),
         # Wrappers that prepare the environment and then start the program, usually with exec.
-        *("dotenv", "opentelemetry-instrument", "pipenv", "ddtrace-run", "newrelic-admin", "honcho", "supervisord"),
+        *("opentelemetry-instrument", "ddtrace-run", "newrelic-admin", "supervisord"),
         # This project and debugpy.
-        *("relay-agent", "relay-client", "relay-server", "debugpy", "debugpy-adapter"),
+        *("relay-agent", "relay-client", "relay-server", "debugpy-adapter"),
         # Tools that are run by the scripts around a training program.
-        *("pip", "conda", "mamba", "poetry", "pdm", "hatch", "pipx", "virtualenv", "cmake", "ninja", "meson"),
-        *("cython", "cythonize", "az", "aws", "gsutil", "gcloud", "kaggle", "wandb", "mlflow", "dvc", "tensorboard"),
-        *("huggingface-cli", "hf", "gpustat", "nvitop", "jupyter", "jupyter-lab", "jupyter-notebook"),
+        *("conda", "mamba", "poetry", "pdm", "hatch", "pipx", "meson", "cythonize", "az", "aws", "gsutil", "gcloud"),
+        *("kaggle", "dvc", "huggingface-cli", "hf", "gpustat", "nvitop", "jupyter-lab", "jupyter-notebook"),
     }
 )
 """Commands without a suffix; a `torchrun.py` would be one of the job's own files."""
 _MODULES = (
+    *_BOTH,
     "torch.distributed.run",
     "torch.distributed.launch",
     "torch.distributed.elastic",
@@ -44,27 +50,12 @@ _MODULES = (
     "deepspeed.launcher",
     "horovod.runner",
     "horovod.run",
-    "torchx",
-    "ray",
-    "dotenv",
     "opentelemetry.instrumentation.auto_instrumentation",
-    "pipenv",
-    "honcho",
     "relay_agent",
     "relay_client",
     "relay_server",
-    "debugpy",
-    "pip",
     "setuptools",
     "build",
-    "virtualenv",
-    "cmake",
-    "ninja",
-    "cython",
-    "wandb",
-    "mlflow",
-    "tensorboard",
-    "jupyter",
     "jupyterlab",
     "notebook",
     "joblib.externals",
