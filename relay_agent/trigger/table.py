@@ -148,7 +148,7 @@ class Watches:
                 watch.hooks, watch.note, watch.search_at = (), PAUSED, 0.0
                 watch.wake()
             self._others = ()
-            self._remove_hooks()
+            self._install_hooks()
             if self._find_others is not tuple:  # otherwise, the watches have started it
                 self._start_checking()
 
@@ -166,7 +166,7 @@ class Watches:
         self._paused_until = 0.0
         with contextlib.suppress(Exception):  # an audit hook of the job
             self._others = self._find_others()
-        self._remove_hooks()
+        self._install_hooks()
 
     def _start_checking(self) -> None:
         if not self._is_checking:
@@ -195,7 +195,7 @@ class Watches:
             is_known, what = isinstance(error, ConfigurationError), PLACE if watch.question.is_of_steps else "the line"
             watch.error = str(error) if is_known else f"{what} cannot be watched: {describe_exception(error)}"
             watch.hooks = ()
-            self._remove_hooks()
+            self._install_hooks()
 
     def _place_at_steps(self, watch: InstalledWatch) -> None:
         watch.search_at = 0.0  # to look for torch takes no time
@@ -232,8 +232,8 @@ class Watches:
         hooks = [*self._others, *(hook for watch in self._watches.values() for hook in watch.hooks)]
         return [hook for hook in hooks if isinstance(hook, kind)]
 
-    def _remove_hooks(self) -> None:
-        """Install the hooks that there are; those that the job's audit hooks keep do nothing."""
+    def _install_hooks(self) -> None:
+        """Replace the installed hooks by those that there are now; those that the job's audit hooks keep do nothing."""
         with contextlib.suppress(Exception):
             self._engine.set_hooks(self._hooks(Hook))
             self._steps.set_hooks(self._hooks(StepHook))
@@ -243,7 +243,7 @@ class Watches:
         watch.end(reason)
         if watch.hooks:
             watch.hooks = ()
-            self._remove_hooks()
+            self._install_hooks()
 
     def _check(self) -> None:
         """End the watches that are over, and place those that have no place, until there are none."""
