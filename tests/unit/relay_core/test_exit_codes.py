@@ -8,12 +8,14 @@ from relay_core import errors, exit_codes
 
 REFERENCE = Path(__file__).parents[3] / "docs/reference/exit-codes.md"
 OUTCOMES = [code for name, code in vars(exit_codes).items() if name.isupper()]
-ERRORS = {kind.exit_code for _, kind in inspect.getmembers(errors, inspect.isclass)}
+CODES = [kind.exit_code for _, kind in inspect.getmembers(errors, inspect.isclass) if "exit_code" in vars(kind)]
+ERRORS = {*CODES}
 
 
 def test_exit_codes_are_distinct() -> None:
     """A script can distinguish all outcomes; two of them are errors in some commands, and results in others."""
     assert len(OUTCOMES) == len(set(OUTCOMES))
+    assert sorted(ERRORS) == sorted(CODES)
     assert {exit_codes.NO_VALUE, exit_codes.INTERRUPTED} == ERRORS & {*OUTCOMES}
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_client.control.messages import Attach, Attached, GetStatus, LogLines, Logs, Subscribe
+from relay_client.control.messages import OWN, Attach, Attached, GetStatus, LogLines, Logs, Subscribe
 from relay_client.control.protocol import MAX_REQUEST, ClientProtocol, Received, ServerProtocol
+from relay_client.control.service import ControlService
 from relay_client.control.state import ClientId
 from relay_client.ranks.changes import Event
 from relay_core.errors import LocalPortInUse, ProtocolError, Rejected, RelayDebugError, Unauthorized
@@ -146,6 +147,12 @@ def test_each_byte_is_searched_once() -> None:
         assert tracemalloc.get_traced_memory()[1] < 12 << 20  # a copy would be as long as the line, beside the line
     finally:
         tracemalloc.stop()
+
+
+def test_each_request_has_its_method() -> None:
+    """A running relay-client has one method for each request that only it can perform."""
+    assert [f"_do_{kind.name}" for kind in OWN if not callable(getattr(ControlService, f"_do_{kind.name}", None))] == []
+    assert len(OWN) == sum(name.startswith("_do_") for name in vars(ControlService))
 
 
 @given(st.binary(max_size=60))
