@@ -39,7 +39,7 @@ from relay_agent.debuggee.stopping import untraced
 from relay_agent.debugpy_internals.table import POST_MORTEM
 from relay_agent.job import gevent_originals
 from relay_agent.job.stderr import describe_exception, write_line
-from relay_core.agent_api.stacks import is_library
+from relay_agent.stacks.in_process import is_users
 
 Hold = Callable[[str], bool]
 """Waits for a debugger and returns whether one is attached. The argument describes the exception in one line."""
@@ -72,8 +72,9 @@ def crash_place() -> str:
     """Return where the user's code has raised this thread's held exception, as in `train.py:41`; "" if it has not."""
     place, traceback = "", _held.get(threading.get_ident())
     while traceback is not None:
-        if not is_library(file := traceback.tb_frame.f_code.co_filename):
-            place = f"{os.path.basename(file)}:{traceback.tb_lineno}"  # noqa: PTH119 - pathlib costs 10 ms
+        if is_users(traceback.tb_frame):
+            file = os.path.basename(traceback.tb_frame.f_code.co_filename)  # noqa: PTH119 - pathlib costs 10 ms
+            place = f"{file}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
     return place
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception
-from relay_agent.stacks.in_process import held_frames, running_frames
+from relay_agent.stacks.in_process import held_frames, is_users, running_frames
 from relay_agent.stacks.local_names import copied_names
 from relay_agent.stacks.stopped import stopped_threads
 from relay_agent.values.contents import fingerprint, in_full
@@ -26,7 +26,6 @@ from relay_agent.values.plain import read_plain
 from relay_agent.values.presentation import short_repr
 from relay_agent.values.torch_state import NotRead, as_stopped_thread
 from relay_core.agent_api.evaluation import PLAIN_READER, Evaluate, Value
-from relay_core.agent_api.stacks import is_library
 
 MAIN = "__main__"
 
@@ -56,8 +55,7 @@ def find_places(expression: str) -> Iterator[Place]:
     for ident in sorted({main, *stopped} - {None}, key=lambda ident: (not stopped.get(ident or 0), ident != main)):
         frames = held_frames(ident, is_stopped=ident in stopped)  # type: ignore[arg-type]
         if frames:
-            own = (frame for frame in frames if not is_library(frame.f_code.co_filename))
-            frame = next(own, frames[0])
+            frame = next(filter(is_users, frames), frames[0])
             # One dict for all names; otherwise, a comprehension in the expression would not see locals.
             yield Place(_text(frame), {**frame.f_globals, **copied_names(frame)}, ident)
             return

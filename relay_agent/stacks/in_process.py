@@ -94,7 +94,7 @@ def capture_callers(frame: FrameType, count: int, *, most: int) -> tuple[Frame, 
     from relay_agent.stacks.capture import capture  # noqa: PLC0415 - as above
     from relay_agent.stacks.local_names import copied_names, local_names  # noqa: PLC0415 - as above
 
-    own = (each for each in with_callers(frame) if each is frame or not is_library(each.f_code.co_filename))
+    own = (each for each in with_callers(frame) if each is frame or is_users(each))
     frames = list(itertools.islice(own, count))
     is_traced = sys.gettrace() is not None or sys.getprofile() is not None  # perhaps for one of the callers
     found = zip(frames, capture(frames, most=most, read=copied_names if is_traced else local_names), strict=True)
@@ -120,8 +120,7 @@ def held_frames(ident: int, *, is_stopped: bool) -> list[FrameType]:
 
 def running_frames(ident: int) -> list[FrameType]:
     """Return the frames of a thread's code outside of libraries, innermost first, while the thread executes them."""
-    files = ((frame, frame.f_code.co_filename) for frame in stack_of(ident))
-    return [frame for frame, file in files if not is_library(file) and not _is_debugger_code(file)]
+    return [each for each in stack_of(ident) if is_users(each) and not _is_debugger_code(each.f_code.co_filename)]
 
 
 def is_helper(files: list[str]) -> bool:
@@ -190,7 +189,16 @@ def program_frame(frame: FrameType) -> FrameType:
 
     If all frames belong to libraries, `frame` is returned.
     """
-    return next((each for each in with_callers(frame) if not is_library(each.f_code.co_filename)), frame)
+    return next(filter(is_users, with_callers(frame)), frame)
+
+
+def is_users(frame: FrameType) -> bool:
+    """Return whether a frame executes the user's code: that of a file that is not installed, typed, or given to `exec`.
+
+    Generated methods, such as those of dataclasses, are named `<string>`, too, but have the variables of a module.
+    """
+    is_given = frame.f_code.co_filename == "<string>" and not dict.__contains__(frame.f_globals, "__name__")
+    return is_given or not is_library(frame.f_code.co_filename)
 
 
 def _describe(frame: FrameType, line: int | None, values: Mapping[str, str]) -> Frame:

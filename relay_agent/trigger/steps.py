@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.main_thread import add_pending_call
-from relay_agent.stacks.in_process import all_frames, program_frame
+from relay_agent.stacks.in_process import all_frames, program_frame, with_callers
 from relay_core.errors import ConfigurationError
 
 PLACE = "optimizer steps"
@@ -98,9 +98,15 @@ class StepHooks:
             for hook in self._hooks:
                 if hook.is_due(optimizer) and (number := hook.reached()):
                     find = functools.partial(hook.find, optimizer)
-                    hook.report(program_frame(sys._getframe(1)), number, find)  # noqa: SLF001 - as above
+                    hook.report(caller_of_step(sys._getframe(1)), number, find)  # noqa: SLF001 - its documented name
         except RecursionError:  # the job is just below the limit
             pass
+
+
+def caller_of_step(frame: FrameType) -> FrameType:
+    """Return the innermost frame of the program's own code; if there is none, that of a library which is not torch."""
+    outside = (each for each in with_callers(frame) if "/torch/" not in each.f_code.co_filename)
+    return program_frame(next(outside, frame))
 
 
 def is_loaded() -> bool:

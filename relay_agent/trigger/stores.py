@@ -24,7 +24,7 @@ from typing import Any
 
 from relay_agent.job.signal_handlers import is_of_signal
 from relay_agent.push.loaded_code import all_functions, original_of
-from relay_agent.stacks.in_process import all_frames, with_callers
+from relay_agent.stacks.in_process import all_frames, is_users, with_callers
 from relay_agent.stacks.local_names import keeper_of, local_names
 from relay_agent.trigger.expression import Expression, failure
 from relay_agent.trigger.places import RETURN, Hook, check_locals, every_place, first_line, with_inner
@@ -157,8 +157,7 @@ def part(owner: Any, path: str, name: str, frame: FrameType) -> Stored:
 
 def _running(frame: FrameType) -> tuple[CodeType, ...]:
     """Return the user's functions that a thread is executing."""
-    codes = (each.f_code for each in with_callers(frame))
-    return tuple(original_of(code) for code in codes if not is_library(code.co_filename))
+    return tuple(original_of(each.f_code) for each in with_callers(frame) if is_users(each))
 
 
 def _is_any(_file: str) -> bool:

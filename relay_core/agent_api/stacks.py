@@ -13,14 +13,17 @@ HELPER_THREAD = "helper thread"
 """The usual method by which a process is asked for its stacks."""
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3.", "/lib64/python3.")
 """Parts of the paths of installed code."""
+_TYPED = ("<stdin>", "<console>", "<python-input-", "<ipython-input-")
+"""Beginnings of the names of code that a user has typed."""
 _ROOT = __file__.rpartition("relay_core")[0]
 OWN = tuple(f"{_ROOT}{package}{_ROOT[-1:]}" for package in ("relay_agent", "relay_core"))
 """The directories of relay-debug's code in jobs; in a checkout, their paths look like those of the user's code."""
 
 
 def is_library(file: str) -> bool:
-    """Return whether a file name refers to installed code or relay-debug's own, or to no file."""
-    return file.startswith(("<", *OWN)) or any(part in file for part in _LIBRARIES)
+    """Return whether a name is that of a file of installed code or relay-debug's own, or of code that was generated."""
+    is_named = file.startswith(("<", *OWN)) and not file.startswith(_TYPED)
+    return is_named or any(part in file for part in _LIBRARIES)
 
 
 def public_name(file: str) -> str:

@@ -254,3 +254,19 @@ def test_frame_of_the_program():
     json.dumps(object(), default=lambda _: frames.append(sys._getframe(1)))
     assert frames[0].f_code.co_filename.endswith("encoder.py")
     assert "test_frame_of_the_program" == in_process.program_frame(frames[0]).f_code.co_name
+
+
+def frame_in(file, **names):
+    """Return the frame of a function whose code has this file name, called by this function's caller."""
+    names["sys"] = sys
+    exec(compile("def inner():\n    return sys._getframe()", file, "exec"), names)
+    return names["inner"]()
+
+
+def test_frame_of_typed_code():
+    """What was typed, or given to `exec` with variables of its own, is the program's; generated methods are not."""
+    for file in ("<string>", "<stdin>", "<python-input-3>", "<ipython-input-3-0f1e>"):
+        typed = frame_in(file)
+        assert typed is in_process.program_frame(typed)
+    for generated in (frame_in("<string>", __name__="job.config"), frame_in("<attrs generated init>")):
+        assert "frame_in" == in_process.program_frame(generated).f_code.co_name

@@ -80,6 +80,21 @@ def test_held_before_the_parameters_change(client: Client) -> None:
     assert all(map(torch.equal, before, parameters))
 
 
+@pytest.mark.parametrize("file", ["<string>", "<ipython-input-3-0f1e>", "/venv/site-packages/trainer.py"])
+def test_caller_without_a_file_of_the_user(client: Client, file: str) -> None:
+    """The expression is evaluated in code that was typed or given to `exec`, or else in the library before torch."""
+    ask(client, "batch")
+    names: dict[str, Any] = {}
+    exec(compile("def fit(optimizer):\n    batch = 7\n    optimizer.step()", file, "exec"), names)
+    net, optimizer = model()
+    net(torch.ones(5, 4)).sum().backward()
+    net.get_submodule("0").weight.grad[1, 2] = math.nan
+    thread = threading.Thread(target=names["fit"], args=(optimizer,))  # without a frame of this file
+    thread.start()
+    thread.join()
+    assert [f"{SENTENCE}. batch: 7"] == texts(client, "batch")
+
+
 def test_expression_that_fails(client: Client) -> None:
     """What is not finite is reported also if the expression raises."""
     ask(client, "absent")

@@ -84,3 +84,11 @@ def test_own_code_is_not_the_users() -> None:
     for file in (__file__, client_stacks.__file__, "/home/alice/relay_agent/train.py"):
         assert not is_library(file)
         assert file == public_name(file)
+
+
+def test_typed_code_is_the_users() -> None:
+    """Code that was typed belongs to no file, but is not library code; other code without a file is."""
+    for file in ("<stdin>", "<console>", "<python-input-3>", "<ipython-input-3-0f1e>"):
+        assert not is_library(file)
+    for file in ("<string>", "<frozen runpy>", "<eval_with_key>.1", "<attrs generated init>"):
+        assert is_library(file)
