@@ -41,6 +41,7 @@ from relay_agent.values.static_path import (
 )
 from relay_core.agent_api.stacks import OWN, is_library
 from relay_core.errors import ConfigurationError
+from relay_core.foreign import escape_controls
 
 MAX_FUNCTIONS = 500
 """Maximum number of functions in which a value is compared."""
@@ -278,7 +279,7 @@ class DataBreakpoint:
                 is_store = self.stored is not None and latest[1] in self.stored.stored_at(latest[0])
                 place = f"{'by' if is_store else 'during'} {_place(*latest)}"
             reason = f"{self._name} {_change(self._name, old, self._value)} {place}{remark}"
-            self._stop(frame, reason, where == AT_RETURN)
+            self._stop(frame, escape_controls(reason), where == AT_RETURN)
         if frame is self._call and where == AT_RETURN:
             self._end()
 

@@ -1,15 +1,19 @@
 """Facts about data breakpoints: an editor is stopped where a value has changed, and learns which and from what."""
 
+import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from relay_client.dap import DapClient
-from relay_core.errors import RelayDebugError
-from tests.support.debuggers.armed import debugged_script
+from relay_core.errors import ConnectionLost, RelayDebugError
+from tests.support.debuggers.armed import REARMED, adapter, armed, debugged_script
 from tests.support.editors.stopped import Stopped
+from tests.support.jobs.processes import job
 from tests.support.machine.deadline import DEADLINE
 
 PROGRAM = """\
@@ -155,6 +159,14 @@ async def test_condition(tmp_path: Path) -> None:
     assert text.endswith(" (its condition raised NameError: name 'missing' is not defined)")
 
 
+async def test_control_characters(tmp_path: Path) -> None:
+    """The reason has escape sequences in place of the control characters in values and exceptions of the job."""
+    change = r"schedule.rate = type('Rate', (), {'__repr__': lambda self: '\x1b]0;a\x07'})()"
+    _, text = await stopped_again(tmp_path, change, "schedule", "rate", condition=r"1 / {}['\x1b[31m']")
+    assert rf"schedule.rate changed 1 -> \x1b]0;a\x07 by change program.py:{CHANGED}" in text
+    assert text.isprintable()
+
+
 @pytest.mark.parametrize(
     ("path", "options", "expected"),
     [
@@ -256,6 +268,36 @@ async def test_end_of_the_session(tmp_path: Path) -> None:
         await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         lines = [await running.line(), await running.line()]
         assert "True None" == lines[-1]
+
+
+async def test_adapter_that_was_killed(tmp_path: Path) -> None:
+    """The hooks stop no thread any more, and remain until the agent makes the process run at full speed again."""
+    script, pipe = tmp_path / "program.py", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    hooked = "sys.monitoring.get_tool(3) is not None" if sys.version_info >= (3, 12) else "change.__code__ != original"
+    wait = "with open(sys.argv[2]) as pipe: pipe.read()"
+    program = PROGRAM.replace("CHANGE", f"schedule.rate += 1\n    {wait}\n    print({hooked}, flush=True)")
+    script.write_text(program.replace("\nstop()", f"\nimport sys\noriginal = change.__code__\n{wait}\nstop()"))
+    async with job(armed(REARMED), str(script), str(pipe)) as running:
+        port = int(await running.line())
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            await client.attach({str(script): [{"line": STOP}]}, within=DEADLINE)
+            await asyncio.to_thread(pipe.write_text, "")
+            editor = Stopped(client)
+            await editor.until_stopped()
+            assert (await watch(editor, "schedule", "rate"))["verified"]
+            assert (await editor.move("continue"))["text"].startswith("schedule.rate changed 1 -> 2")
+            await client.request("continue", {"threadId": editor.thread}, within=DEADLINE)
+            psutil.Process(adapter(port)).kill()
+            with pytest.raises(ConnectionLost):
+                await client.wait_for_event("never", within=DEADLINE)
+        for _ in range(2):
+            await asyncio.to_thread(pipe.write_text, "")
+            assert "True" == await running.line()
+        running.process.stdin.write(b"\n")
+        await running.line()
+        await asyncio.to_thread(pipe.write_text, "")
+        assert "False" == await running.line()
 
 
 @needs_monitoring
