@@ -85,6 +85,15 @@ def _stop_at_current_line(pydevd: Any, frame: FrameType, *, is_returning: bool) 
             pydevd.set_trace_for_frame_and_parents(thread.ident, frame.f_back)
 
 
+def ends_step(frame: FrameType) -> bool:
+    """Return whether pydevd will stop at the current line of a frame, because a step over a line ends there."""
+    from _pydevd_bundle import pydevd_comm_constants as commands  # noqa: PLC0415 - in debug runs only
+
+    state: Any = getattr(gevent_originals.threading.current_thread(), "additional_info", None)
+    is_over = getattr(state, "pydev_step_cmd", None) in {commands.CMD_STEP_OVER, commands.CMD_STEP_OVER_MY_CODE}
+    return is_over and sys.version_info >= (3, 12) and state.pydev_step_stop is frame
+
+
 def _step_to_caller(state: Any, frame: FrameType, commands: Any) -> None:
     """Change a step that was requested at a return; pydevd has seen the return already, or looks at no other call."""
     kinds = ("INTO", "OVER", "RETURN")

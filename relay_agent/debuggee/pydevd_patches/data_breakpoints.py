@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 from weakref import WeakValueDictionary
 
-from relay_agent.debuggee.stopping import stop_in
+from relay_agent.debuggee.stopping import ends_step, stop_in
 from relay_agent.debugpy_internals.table import DATA_BREAKPOINTS
 from relay_agent.job.gevent_originals import threading
 from relay_agent.job.stderr import describe_exception
@@ -58,7 +58,7 @@ def install() -> None:
     def make_with_reason(factory: Any, debugger: Any, thread_id: Any, thread: Any, reason: Any) -> Any:
         """Return the `stopped` event of a thread."""
         command = make_stopped(factory, debugger, thread_id, thread, reason)
-        text = _reasons.get(thread.ident)
+        text = _reasons.pop(thread.ident, None)
         if text is not None and not DATA_BREAKPOINTS.is_off:
             with DATA_BREAKPOINTS.guarded():
                 event = command.as_dict
@@ -193,6 +193,8 @@ def _stop(frame: FrameType, reason: str, is_returning: bool) -> None:
     if getattr(threading.current_thread(), "is_pydev_daemon_thread", False) or not debugpy.is_client_connected():
         return
     _reasons[threading.get_ident()] = reason
+    if not is_returning and ends_step(frame):
+        return  # to pydevd's event of the line, at which it would stop once more
     try:
         stop_in(frame, is_before_line=not is_returning, is_returning=is_returning)
     finally:

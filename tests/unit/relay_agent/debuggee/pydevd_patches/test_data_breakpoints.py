@@ -217,6 +217,21 @@ async def test_step_from_a_return(tmp_path: Path, step: str) -> None:
         assert "main" == await editor.function()
 
 
+@needs_monitoring
+async def test_step_over_a_store(tmp_path: Path) -> None:
+    """It ends at the next line with the reason of the data breakpoint, and the next step leads on from there."""
+    program = PROGRAM.replace("CHANGE", "schedule.rate += 1\n    other = 1\n    return other")
+    async with debugged_script(tmp_path, program, STOP + 2, CHANGED) as (_running, client):
+        editor = Stopped(client)
+        await editor.until_stopped()
+        assert (await watch(editor, "schedule", "rate"))["verified"]
+        await editor.move("continue")
+        assert "data breakpoint" == (await editor.move("next"))["reason"]
+        assert CHANGED + 1 == (await editor.frame())["line"]
+        assert "step" == (await editor.move("next"))["reason"]
+        assert CHANGED + 2 == (await editor.frame())["line"]
+
+
 async def test_switched_off_and_on(tmp_path: Path) -> None:
     """An editor may leave a data breakpoint out, and set it again; what the user has changed does not count."""
     async with debugged_script(tmp_path, PROGRAM.replace("CHANGE", "schedule.rate += 1"), STOP) as (_running, client):
