@@ -204,14 +204,13 @@ class TargetInfo:
     def activity_since(self) -> float | None:
         """Unix time, by the node's clock, when the process last stopped or, if it is running, last resumed.
 
-        For a crashed process, and for one that no debugger has stopped since, the time when its state began.
+        For a process that no debugger has stopped since, or that has crashed, the time when its state began.
         """
         attached = self.attachment
-        if self.state is State.CRASHED:
-            return self.since
-        if attached is not None and attached.is_stopped:
-            return attached.stopped_since
-        return (attached.resumed_since if attached is not None else None) or self.resumed_since or self.since
+        before = self.resumed_since or self.since
+        if attached is None or self.state is State.CRASHED:
+            return before
+        return attached.stopped_since if attached.is_stopped else attached.resumed_since or before
 
 
 class _Labelled(Protocol):

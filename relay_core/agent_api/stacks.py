@@ -22,8 +22,7 @@ OWN = tuple(f"{_ROOT}{package}{_ROOT[-1:]}" for package in ("relay_agent", "rela
 
 def is_library(file: str) -> bool:
     """Return whether a name is that of a file of installed code or relay-debug's own, or of code that was generated."""
-    is_named = file.startswith(("<", *OWN)) and not file.startswith(_TYPED)
-    return is_named or any(part in file for part in _LIBRARIES)
+    return (file.startswith(("<", *OWN)) and not file.startswith(_TYPED)) or any(part in file for part in _LIBRARIES)
 
 
 def public_name(file: str) -> str:
