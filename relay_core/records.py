@@ -67,6 +67,8 @@ class Wire(NamedTuple):
 
 class _Field(NamedTuple):
     name: str
+    kind: Any
+    """The type of the field's value, without None and annotations."""
     read: _Read
     write: _Write
     missing: object
@@ -145,7 +147,7 @@ def _wire_of(form: Any) -> Wire:
 def _field(name: str, form: Any, default: object) -> _Field:
     wire, kind = _wire_of(form), _bare(form)
     missing = wire.missing if wire.missing is not MISSING else _empty(kind) if default is MISSING else default
-    return _Field(name, *_codec(form), missing, default is not MISSING, wire)
+    return _Field(name, kind, *_codec(form), missing, default is not MISSING, wire)
 
 
 def _bare(form: Any) -> Any:

@@ -16,12 +16,10 @@ nor learn the token.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import hmac
 import inspect
 import json
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,12 +32,13 @@ from relay_client.ranks.record import encode
 from relay_core import errors
 from relay_core.errors import ProtocolError, RelayDebugError, Unauthorized, UsageError
 from relay_core.json_values import json_object
+from relay_core.records import fields_of
 
 # Conversion of JSON to frozen dataclasses: the only place where control socket messages are validated.
 #
 # Unknown fields are ignored, so that a newer program can add fields. A missing field
-# gets its default. Field types are str, int, float, bool, `object` (any JSON), dataclasses, `X | None` and `tuple[X,
-# ...]`.
+# gets its default. Field types are str, int, float, bool, `object` (any JSON), dataclasses, `X | None`, `tuple[X, ...]`
+# and `Mapping[str, X]`.
 
 T = TypeVar("T")
 
@@ -53,33 +52,23 @@ def decode(kind: type[T], value: object) -> T:
     if not isinstance(value, Mapping):
         raise ProtocolError(f"invalid {kind.__name__}: not a JSON object")
     found = {}
-    for name, (form, is_required) in _fields(typing.cast("typing.Hashable", kind)).items():
-        if value.get(name) is not None:
-            found[name] = _decoded(form, value[name], f"{kind.__name__}.{name}")
-        elif is_required:
-            raise ProtocolError(f"invalid {kind.__name__}: '{name}' is missing")
+    for field in fields_of(kind):
+        if value.get(field.name) is not None:
+            found[field.name] = _decoded(field.kind, value[field.name], f"{kind.__name__}.{field.name}")
+        elif not field.has_default:
+            raise ProtocolError(f"invalid {kind.__name__}: '{field.name}' is missing")
     return kind(**found)
-
-
-@functools.cache
-def _fields(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """Return the type of each field, and True if the field is required."""
-    hints = typing.get_type_hints(kind)
-    missing = dataclasses.MISSING
-    return {
-        field.name: (hints[field.name], field.default is missing and field.default_factory is missing)
-        for field in dataclasses.fields(kind)
-    }
 
 
 def _decoded(form: Any, value: object, where: str) -> Any:
     if form is object:
         return value
-    if isinstance(form, types.UnionType):  # `X | None`; None was handled as a missing field
-        form = next(each for each in typing.get_args(form) if each is not type(None))
     if typing.get_origin(form) is tuple and isinstance(value, list):
         element = typing.get_args(form)[0]
         return tuple(_decoded(element, each, where) for each in value)
+    if typing.get_origin(form) is Mapping and isinstance(value, dict):
+        element = typing.get_args(form)[1]
+        return {name: _decoded(element, each, where) for name, each in value.items()}
     if dataclasses.is_dataclass(form):
         return decode(typing.cast("type[Any]", form), value)
     if form is float and isinstance(value, int) and not isinstance(value, bool):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from relay_client.ui.text import LISTING
@@ -44,16 +44,6 @@ def parse_place(text: str) -> tuple[str, int]:
     if found is None:
         raise UsageError(f"invalid place: '{text}'", hint="use FILE:LINE, such as train.py:88, or nan or diverge")
     return found["file"], int(found["line"])
-
-
-@dataclass(frozen=True)
-class Cursor:
-    """Which hits of a process have arrived."""
-
-    port: int
-    """Its logical port."""
-    number: int
-    """The number of the last hit."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +94,9 @@ class Watch(Verb):
     """What is compared of the value with `diverge`; None for the whole value."""
     watch_id: str = ""
     """Identifies the watch: a random text, the same in all requests about it."""
-    after: tuple[Cursor, ...] = ()
-    """The hits that have arrived; other hits are returned, again if they were returned before."""
+    after: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """The number of the last hit that has arrived from each process, by its logical port; later hits are returned,
+    again if they were returned before."""
     wait: float = 0.0
     """Seconds to wait for a hit."""
     is_last: bool = False
@@ -113,7 +104,7 @@ class Watch(Verb):
 
     def after_hits(self, cursors: Mapping[int, int], **fields: Any) -> Watch:
         """Return the next request, after the hits of each process with these numbers, by logical port, have arrived."""
-        return replace(self, after=tuple(Cursor(*cursor) for cursor in cursors.items()), **fields)
+        return replace(self, after={str(port): number for port, number in cursors.items()}, **fields)
 
     @property
     def is_repeated(self) -> bool:
@@ -132,7 +123,7 @@ class Watch(Verb):
             raise UsageError("a comparison ends at a difference, so it has no condition, hits and action")
         if self.then not in ACTIONS:
             raise UsageError(f"invalid action: '{self.then}'", hint=f"use {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
-        same = ("expression", "every", "lasts", "wait", "is_last", "ranks", "ports")
+        same = ("expression", "every", "lasts", "after", "wait", "is_last", "ranks", "ports")
         return watch.Watch(
             id=self.watch_id,
             file=file,
@@ -143,7 +134,6 @@ class Watch(Verb):
             is_capturing=self.then == CAPTURE,
             hits=self.hits or int(self.then != ACTIONS[0] or self.place == GRADIENTS),
             condition=self.when,
-            after={str(cursor.port): cursor.number for cursor in self.after},
             seconds=self.wait + ANSWER_SECONDS,
             **{name: getattr(self, name) for name in same},
         ).checked()

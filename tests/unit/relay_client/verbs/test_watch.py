@@ -9,7 +9,7 @@ import pytest
 
 from relay_client.agents import requests
 from relay_client.verbs.verb import Session
-from relay_client.verbs.watch import Cursor, Watch, parse_place
+from relay_client.verbs.watch import Watch, parse_place
 from relay_core.agent_api.evaluation import MAX_SHOWN, Selection
 from relay_core.agent_api.questions import NodeReplies, Question, Reply
 from relay_core.agent_api.requests import Ready, Wake
@@ -154,9 +154,9 @@ async def test_first_agent_with_hits(relay: LocalRelay, nodes: tuple[WatchedNode
         assert ("0.5\n\\x1b[31m1", 7, 5678) == (found[0]["hits"][0]["text"], found[0]["reached"], found[0]["port"])
         first.hit.clear()
         second.hit.set()
-        after = (Cursor(5678, 1), Cursor(5679, 0))
+        after = {"5678": 1, "5679": 0}
         assert [1] == list(ranks_in(await session.perform(replace(POLL, after=after))))
-        assert {"5678": 1, "5679": 0} == second.questions[-1].after
+        assert after == second.questions[-1].after
         assert {"w"} == {question.id for node in nodes for question in node.questions}
 
 

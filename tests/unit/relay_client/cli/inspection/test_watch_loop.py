@@ -82,7 +82,7 @@ async def test_number_of_hits(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
     await (watching := loop(replace(REQUEST, hits=3))).run()
     assert ("the watch has ended (--hits 3)", SUCCESS) == (watching.end, watching.status)
     assert ["1", "2", "3"] == values(capfd)
-    assert [[], [0], [2], [4]] == [[cursor.number for cursor in request.after] for request in ranks.requests]
+    assert [[], [0], [2], [4]] == [[*request.after.values()] for request in ranks.requests]
     assert [False, False, False, True] == [request.is_last for request in ranks.requests]
 
 
