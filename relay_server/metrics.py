@@ -44,14 +44,9 @@ class EntityMetrics:
 
     def count_refusal(self, *, of_listener: bool, status: int) -> None:
         """Count a refused request to listen or to connect."""
-        if of_listener and status < SERVER_ERRORS:
-            self.listener_client_errors += 1
-        elif of_listener:
-            self.listener_server_errors += 1
-        elif status < SERVER_ERRORS:
-            self.sender_client_errors += 1
-        else:
-            self.sender_server_errors += 1
+        fault = "client" if status < SERVER_ERRORS else "server"
+        name = f"{'listener' if of_listener else 'sender'}_{fault}_errors"
+        setattr(self, name, getattr(self, name) + 1)
 
 
 class EntityCounters:

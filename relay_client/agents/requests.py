@@ -82,18 +82,6 @@ class NodeReply:
     """Whether the connection to the agent is lost, or it did not answer in time."""
 
 
-async def ask_agent(
-    tunnels: Tunnels, agent_id: AgentId, question: Question, *, within: float | None = None
-) -> NodeReplies:
-    """Return the replies of the chosen processes of a node; by default, wait as long as an agent may need.
-
-    Raises:
-        RelayDebugError: as in `send_request`.
-    """
-    limit = question.seconds + question.agent_margin if within is None else within
-    return parse(NodeReplies, await send_request(tunnels, agent_id, question, within=limit), _clean)
-
-
 async def ask_agents(
     tunnels: Tunnels, question: Question, agents: Iterable[AgentInfo] | None = None, *, within: float | None = None
 ) -> list[NodeReply]:
@@ -106,7 +94,7 @@ async def ask_agents(
         within: Timeout in seconds for each agent; None for as long as it may need.
     """
     asked = tunnels.roster if agents is None else agents
-    return list(await asyncio.gather(*(_reply_of(tunnels, agent, question, within) for agent in asked)))
+    return list(await asyncio.gather(*(reply_of(tunnels, agent, question, within) for agent in asked)))
 
 
 async def ask_first(tunnels: Tunnels, question: Question, is_enough: Callable[[NodeReply], bool]) -> list[NodeReply]:
@@ -121,7 +109,7 @@ async def ask_first(tunnels: Tunnels, question: Question, is_enough: Callable[[N
     earliest, ends = loop.time() + ROUND_TRIP, None
     async with TaskSet() as tasks:
         asked = [
-            tasks.spawn(_reply_of(tunnels, agent, question), name=f"ask {question.name}") for agent in tunnels.roster
+            tasks.spawn(reply_of(tunnels, agent, question), name=f"ask {question.name}") for agent in tunnels.roster
         ]
         running = set(asked)
         while running:
@@ -134,9 +122,12 @@ async def ask_first(tunnels: Tunnels, question: Question, is_enough: Callable[[N
         return [task.result() for task in asked if task.done()]
 
 
-async def _reply_of(tunnels: Tunnels, agent: AgentInfo, question: Question, within: float | None = None) -> NodeReply:
+async def reply_of(tunnels: Tunnels, agent: AgentInfo, question: Question, within: float | None = None) -> NodeReply:
+    """Return the replies of an agent's processes; by default, wait as long as the agent may need."""
+    limit = question.seconds + question.agent_margin if within is None else within
     try:
-        return NodeReply(agent, await ask_agent(tunnels, agent.id, question, within=within))
+        answer = await send_request(tunnels, agent.id, question, within=limit)
+        return NodeReply(agent, parse(NodeReplies, answer, _clean))
     except RelayDebugError as error:
         is_lost = isinstance(error, ConnectionLost)
         return NodeReply(agent, error=escape_controls(error.sentence), hint=error.hint, is_lost=is_lost)

@@ -226,15 +226,12 @@ class Roster:
         serving = self._serving(destination, now)
         return next((info.id for info in serving if wanted is None or info.node_rank == wanted), None)
 
-    def _serving(self, destination: Destination, now: float) -> Iterator[AgentInfo]:
-        """Yield the agents that serve a destination, the preferred one first."""
-        port = destination.port
-        if not destination.is_forward:
-            yield from (claim.agent for claim in self._ranked(port, now))
-        forwards = (entry for entry in self._entries.values() if port in entry.info.forwards)
-        yield from (entry.info for entry in sorted(forwards, key=_preference))
-        if destination.is_forward:
-            yield from (claim.agent for claim in self._ranked(port, now))
+    def _serving(self, destination: Destination, now: float) -> list[AgentInfo]:
+        """Return the agents that serve a destination, the preferred one first."""
+        claimants = [claim.agent for claim in self._ranked(destination.port, now)]
+        entries = (entry for entry in self._entries.values() if destination.port in entry.info.forwards)
+        forwarders = [entry.info for entry in sorted(entries, key=_preference)]
+        return forwarders + claimants if destination.is_forward else claimants + forwarders
 
     def _contested(self, now: float) -> Iterator[tuple[int, Claim, list[Claim]]]:
         """Yield each port with several claims, in order: the port, its owner, and the other claims."""

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
-from relay_client.agents.requests import NodeReply, ask_agent
+from relay_client.agents.requests import NodeReply, reply_of
 from relay_client.agents.tunnels import Tunnels
 from relay_client.hang.reports import read_jobs
 from relay_client.hang.verdict import MIN_AGE, JobVerdict, positions
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.questions import ReadCollectives
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.errors import RelayDebugError
 
 logger = logging.getLogger(__name__)
 
@@ -35,19 +37,14 @@ async def collect_replies(tunnels: Tunnels, *, within: float = DEADLINE) -> list
 
 
 async def _reply_of(agent: AgentInfo, tunnels: Tunnels, within: float) -> NodeReply:
-    reply = NodeReply(agent, error=f"did not answer within {within:g} s")
-    try:
+    reply, question = NodeReply(agent, error=f"did not answer within {within:g} s"), ReadCollectives()
+    with contextlib.suppress(*TIMEOUT_ERRORS):
         async with timeout(within):
-            while True:
-                try:
-                    return NodeReply(agent, await ask_agent(tunnels, agent.id, ReadCollectives(), within=2 * within))
-                except ConnectionLost as error:
-                    reply = NodeReply(agent, error=error.sentence, hint=error.hint, is_lost=True)
+            while (reply := await reply_of(tunnels, agent, question, 2 * within)).is_lost:  # noqa: ASYNC110 - it asks again
                 await asyncio.sleep(RETRY_INTERVAL)
-    except TIMEOUT_ERRORS:
-        return reply
-    except RelayDebugError as error:
-        return NodeReply(agent, error=f"failed: {error.sentence}")
+            if reply.error:
+                return replace(reply, error=f"failed: {reply.error}")
+    return reply
 
 
 # Examines all jobs once, and again as long as ranks may be waiting only briefly.

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from relay_client.agents.requests import ask_agent
+from relay_client.agents.requests import send_request
 from relay_client.agents.tunnels import RECONNECTING, Tunnels, disconnected_error
 from relay_core.agent_api.announcement import AgentId
 from relay_core.agent_api.questions import ReadEnvironment
@@ -44,7 +44,7 @@ async def test_agent_that_does_not_answer(state: LinkState) -> None:
     """If the tunnel is known to carry no data, the error states so, and its hint does not blame the process."""
     silent = cast("Tunnels", Silent(state))
     with pytest.raises(ConnectionLost) as caught:
-        await ask_agent(silent, AgentId("a"), ReadEnvironment(), within=0.01)
+        await send_request(silent, AgentId("a"), ReadEnvironment(), within=0.01)
     expected = "the agent did not answer 'env' within 0.01 s"
     if state is LinkState.SILENT:
         assert caught.value.sentence.startswith(f"{expected}: the tunnel to node-1 is not answering (since ")
