@@ -11,7 +11,7 @@ import ipaddress
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from email.utils import parsedate_to_datetime
 
 from cryptography import x509
@@ -135,28 +135,28 @@ class ServerChecks:
 
     async def _resolve(self) -> str:
         host, port = self._next_hop
-        try:
+        with self._hinted():
             found = await resolve(host, port)
-        except RelayUnreachable as error:
-            raise self._hinted(error) from None
         if self._proxy is None:
             self.addresses = found
         return f"{host} resolves to {', '.join(found)}" if found != [host] else f"{host} is an IP address"
 
     async def _connect(self) -> str:
         host, port = self._next_hop
-        try:
+        with self._hinted():
             address = await connect_tcp(host, port)
-        except RelayUnreachable as error:
-            raise self._hinted(error) from None
         return f"{address} accepts connections on port {port}"
 
-    def _hinted(self, error: RelayDebugError) -> RelayUnreachable:
-        if self._proxy is not None:
-            return RelayUnreachable(
-                error.sentence, hint="check HTTPS_PROXY; use NO_PROXY to list the hosts to connect to directly"
-            )
-        return RelayUnreachable(error.sentence, hint="; ".join(filter(None, (error.hint, self._network_hint))))
+    @contextlib.contextmanager
+    def _hinted(self) -> Iterator[None]:
+        """Say in an error where to look: at the proxy, or at the network if there is none."""
+        try:
+            yield
+        except RelayUnreachable as error:
+            hint = "; ".join(filter(None, (error.hint, self._network_hint)))
+            if self._proxy is not None:
+                hint = "check HTTPS_PROXY; use NO_PROXY to list the hosts to connect to directly"
+            raise RelayUnreachable(error.sentence, hint=hint) from None
 
     async def _connect_through_proxy(self) -> str:
         if self._proxy is None:
