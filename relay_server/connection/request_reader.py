@@ -113,8 +113,6 @@ class HttpSender(Handler):
         self._next = bytearray()  # bytes of the next request
         self._refusal: Refusal | None = None
         self._readable = asyncio.Event()
-        self._writable = asyncio.Event()
-        self._writable.set()
         early = handshake.take_early()
         self.connection.handler = self
         if head.has_body:
@@ -142,7 +140,7 @@ class HttpSender(Handler):
     async def write(self, data: bytes) -> None:
         """Send bytes of the response; return when the write buffer has room."""
         self.connection.write(data)
-        await self._writable.wait()
+        await self.connection.drain()
 
     def next_handshake(self) -> Handshake:
         """Return the handler for the next request on this connection; the body must have been read."""
@@ -163,14 +161,6 @@ class HttpSender(Handler):
             self._feed(bytes(data))
         if len(self._unread) > UNREAD_HIGH or len(self._next) > MAX_EARLY_BYTES:
             self.connection.pause_reading()
-
-    def writing_paused(self) -> None:
-        """Make `write` wait."""
-        self._writable.clear()
-
-    def writing_resumed(self) -> None:
-        """Let `write` continue."""
-        self._writable.set()
 
     def lost(self) -> None:
         """Cancel the exchange, because the sender has disconnected."""

@@ -149,6 +149,8 @@ class Connection(asyncio.BufferedProtocol):
         """The peer's host and port; set by the server that has accepted the connection."""
         self.reading_paused = False
         self.writing_paused = False
+        self._drained = asyncio.Event()
+        self._drained.set()
 
     # Called by the handler:
 
@@ -171,6 +173,10 @@ class Connection(asyncio.BufferedProtocol):
         """Send bytes; if the connection is closed, drop them."""
         if self.is_open:
             self._transport.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the write buffer has room, or the connection is closed."""
+        await self._drained.wait()
 
     def pause_reading(self) -> None:
         """Stop reading, so that TCP slows the peer down."""
@@ -217,16 +223,19 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Report to the handler that the write buffer is full."""
         self.writing_paused = True
+        self._drained.clear()
         self.handler.writing_paused()
 
     def resume_writing(self) -> None:
         """Report to the handler that the write buffer has room again."""
         self.writing_paused = False
+        self._drained.set()
         self.handler.writing_resumed()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - handlers need no reason
         """Report to the handler, once, that the connection is closed."""
         self._ended = True
+        self._drained.set()
         self._transport.close()  # Python 3.10 warns about transports that were not closed explicitly
         if self._close_timer is not None:
             self._close_timer.cancel()

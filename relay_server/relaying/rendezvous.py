@@ -158,8 +158,6 @@ class HttpRendezvous(Owner):
         self._unread = 0
         self._is_lost = False
         self._readable = asyncio.Event()
-        self._writable = asyncio.Event()
-        self._writable.set()
 
     # Called by the exchange:
 
@@ -228,7 +226,7 @@ class HttpRendezvous(Owner):
         self._connection.abort()
 
     async def _drain(self) -> None:
-        await self._writable.wait()
+        await self._connection.drain()
         if self._is_lost:
             raise bad_response()
 
@@ -250,19 +248,10 @@ class HttpRendezvous(Owner):
         if websocket.close_sent:
             self._connection.close()
 
-    def writing_paused(self, websocket: WebSocket) -> None:  # noqa: ARG002 - there is one
-        """Make `send` wait."""
-        self._writable.clear()
-
-    def writing_resumed(self, websocket: WebSocket) -> None:  # noqa: ARG002 - there is one
-        """Let `send` continue."""
-        self._writable.set()
-
     def lost(self, websocket: WebSocket) -> None:  # noqa: ARG002 - there is one
-        """Wake the tasks that are waiting."""
+        """Wake the task that is reading."""
         self._is_lost = True
         self._readable.set()
-        self._writable.set()
 
 
 # Senders that are waiting for a listener.
