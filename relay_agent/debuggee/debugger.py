@@ -37,8 +37,8 @@ from relay_core.errors import ConfigurationError, RelayDebugError
 #
 # Every process starts in ABSENT. That state is in the left column because a debugger that ends leaves its trace
 # functions on the threads: when a dialled editor disconnects, or debugpy's adapter is killed, the job stays slow until
-# `release` has switched tracing off. A start from CLEARED must switch tracing on again, which debugpy does not do.
-# Therefore RESTARTING exists in addition to STARTING.
+# `release` has switched tracing off. A start from CLEARED must switch tracing on again, which debugpy does not do. So
+# the state changes only when debugpy has started; until then, `Debugger._is_starting` is set.
 #
 # Two events happen outside this module and are not reported to it: pydevd's debugger ends, or the job starts one by
 # calling `debugpy.listen`. They cannot be stored when they happen, so `Debugger.state` reads pydevd's state and applies
@@ -53,8 +53,6 @@ class State(Enum):
 
     ABSENT = auto()
     """No debugger. If there was one, its tracing is still on."""
-    STARTING = auto()
-    """debugpy is being started. An editor may have sent its breakpoints before all threads are traced."""
     LISTENING = auto()
     """debugpy is listening on a port; a debugger may or may not be attached."""
     DIALLED = auto()
@@ -63,8 +61,6 @@ class State(Enum):
     """debugpy is listening, and the job runs at full speed: breakpoints are not hit."""
     CLEARED = auto()
     """The debugger has ended, and its tracing is off."""
-    RESTARTING = auto()
-    """Like STARTING, but the previous state was CLEARED."""
     FOREIGN = auto()
     """The job has started debugpy itself; this module does not touch it."""
 
@@ -72,11 +68,8 @@ class State(Enum):
 class Event(Enum):
     """Cause of a state change."""
 
-    START = auto()
     LISTENS = auto()
     CONNECTED = auto()
-    FAILED = auto()
-    """debugpy did not start."""
     RELEASE = auto()
     """Tracing was switched off."""
     RESUME = auto()
@@ -90,14 +83,11 @@ class Event(Enum):
 
 
 TRANSITIONS: Mapping[tuple[State, Event], State] = {
-    (State.ABSENT, Event.START): State.STARTING,
+    (State.ABSENT, Event.LISTENS): State.LISTENING,
+    (State.ABSENT, Event.CONNECTED): State.DIALLED,
     (State.ABSENT, Event.RELEASE): State.CLEARED,
     (State.ABSENT, Event.FOUND): State.FOREIGN,
     (State.ABSENT, Event.FORKED): State.ABSENT,
-    (State.STARTING, Event.LISTENS): State.LISTENING,
-    (State.STARTING, Event.CONNECTED): State.DIALLED,
-    (State.STARTING, Event.FAILED): State.ABSENT,
-    (State.STARTING, Event.FORKED): State.ABSENT,
     (State.LISTENING, Event.RELEASE): State.RELEASED,
     (State.LISTENING, Event.GONE): State.ABSENT,
     (State.LISTENING, Event.FORKED): State.ABSENT,
@@ -106,13 +96,10 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
     (State.RELEASED, Event.RESUME): State.LISTENING,
     (State.RELEASED, Event.GONE): State.CLEARED,
     (State.RELEASED, Event.FORKED): State.CLEARED,
-    (State.CLEARED, Event.START): State.RESTARTING,
+    (State.CLEARED, Event.LISTENS): State.LISTENING,
+    (State.CLEARED, Event.CONNECTED): State.DIALLED,
     (State.CLEARED, Event.FOUND): State.FOREIGN,
     (State.CLEARED, Event.FORKED): State.CLEARED,
-    (State.RESTARTING, Event.LISTENS): State.LISTENING,
-    (State.RESTARTING, Event.CONNECTED): State.DIALLED,
-    (State.RESTARTING, Event.FAILED): State.CLEARED,
-    (State.RESTARTING, Event.FORKED): State.CLEARED,
 }
 """The state after each event that a state allows; FOREIGN is left alone."""
 
@@ -136,6 +123,8 @@ class Debugger:
         self._lock = threading.Lock()
         """Held while the state is being changed."""
         self._state = State.ABSENT
+        self._is_starting = False
+        """Whether debugpy is being started. An editor may have sent its breakpoints before all threads are traced."""
         self._port = 0
         """The port on which debugpy is listening in LISTENING and RELEASED."""
         self.shows_values = True
@@ -144,7 +133,7 @@ class Debugger:
     @property
     def state(self) -> State:
         """The current state: the stored state, corrected by pydevd's own state if that can be read."""
-        if STATE.is_off:
+        if STATE.is_off or self._is_starting:
             return self._state
         observed = Event.GONE if pydevd_debugger() is None else Event.FOUND
         return TRANSITIONS.get((self._state, observed), self._state)
@@ -160,10 +149,6 @@ class Debugger:
         import debugpy  # noqa: PLC0415 - as above
 
         return bool(debugpy.is_client_connected())
-
-    @property
-    def _is_starting(self) -> bool:
-        return self._state in {State.STARTING, State.RESTARTING}
 
     def arm(self, *, follow_children: bool = False) -> int:
         """Make debugpy ready for a debugger, and return the port on 127.0.0.1 on which it is listening.
@@ -311,14 +296,14 @@ class Debugger:
         """
         detaching.install(then=self._forked)
         gevent_support.watch_patches(before_patch=self.end)
-        self._move(Event.START)
+        self._is_starting = True
         tracing.log_replaced_tracer()
         try:
             debugpy = debugpy_start.load(follow_children=follow_children, values=self.shows_values)
             FORKING.is_available()  # looked up here rather than in each child
             UNCAUGHT.is_available()  # not in the program's thread, where a debugger may stop meanwhile
             yield debugpy
-            if self._state is State.RESTARTING:
+            if self._state is State.CLEARED:
                 tracing.start_tracing()
             else:
                 tracing.reach_threads()
@@ -339,8 +324,7 @@ class Debugger:
                 or RelayDebugError(f"debugpy did not start: {' '.join(str(error).split())}")
             ) from error
         finally:
-            if self._is_starting:
-                self._move(Event.FAILED)
+            self._is_starting = False
 
     def _store_state(self) -> State:
         """Return the current state, and store it unless it is FOREIGN."""
@@ -360,6 +344,7 @@ class Debugger:
     def _forked(self) -> None:
         """Reset the state in a forked child, in place: other modules hold references to this object."""
         self._lock = threading.Lock()  # another thread of the parent may have held the old lock
+        self._is_starting = False
         self._move(Event.FORKED)
 
 
