@@ -213,7 +213,7 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
             raise
         return _continue_without_debugger(error)
     if waits and settings.abort_on_timeout and settings.wait > 0 and not process.node_client.was_refused:
-        outcome = "exiting" if process.obstacle else "no debugger attached in time; exiting"
+        outcome = "exiting" if process.attaching.obstacle else "no debugger attached in time; exiting"
         process.log(f"{outcome} (--debug-on-timeout abort)")
         sys.exit(TimedOut.exit_code)
     return False

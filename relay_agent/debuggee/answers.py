@@ -181,7 +181,7 @@ ANSWERS: Mapping[str, Callable[[Process, Body], object]] = {
     "arm": _arm,
     "connect": _connect,
     "release": lambda _process, _body: debugger.release(),
-    "check": lambda _process, _body: stopped_threads.is_executing(),
+    "check": lambda _process, _body: bool(stopped_threads.executing),
     "timeouts": _timeouts,
     "allocator": lambda _process, _body: read_allocator(),
     "push": _push,

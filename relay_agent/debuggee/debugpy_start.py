@@ -17,7 +17,7 @@ from typing import Any
 
 from relay_agent.debuggee import gevent_support, pydevd_patches
 from relay_agent.debuggee.adapter_start import adapter_environment, own_adapter, replaced
-from relay_agent.debuggee.pydevd_patches import relay_debug_output
+from relay_agent.debuggee.pydevd_patches.relay_debug_output import OutputQueue
 from relay_agent.debugpy_internals import table
 from relay_agent.job.gevent_originals import is_patched_by_eventlet, is_patched_by_gevent, subprocess_in_use, threading
 from relay_agent.job.stderr import write_line
@@ -120,7 +120,7 @@ def _resume_threads() -> None:
 
 def listen(debugpy: ModuleType) -> int:
     """Make debugpy listen on a free port of 127.0.0.1 that is restricted to this user, and return the port."""
-    relay_debug_output.expect_receipts(expected=True)
+    OutputQueue.expects_receipts = True
     with subprocess_in_use(), own_adapter(), _without_pause():
         port = int(debugpy.listen(("127.0.0.1", 0))[1])
     function = sys.modules["debugpy.server.api"].listen
@@ -186,7 +186,7 @@ class _Listen:
 
 def connect(debugpy: ModuleType, port: int) -> None:
     """Call `debugpy.connect` without its wait for the editor's configurationDone, which has no time limit."""
-    relay_debug_output.expect_receipts(expected=False)
+    OutputQueue.expects_receipts = False
     address = ("127.0.0.1", port)
     if not table.DIALLING.is_available():
         debugpy.connect(address)

@@ -115,7 +115,9 @@ class GreenletTracer:
         """Trace the greenlet that is beginning to run; called in that greenlet."""
         if GEVENT.is_off or GreenletTracer.is_released:
             if self._traced.pop(switch[1], None) is not None:
-                _clear(sys._getframe())  # noqa: SLF001 - its documented name, and below
+                settrace(None)
+                for each in with_callers(sys._getframe()):  # noqa: SLF001 - its documented name, and below
+                    each.f_trace = None
             return
         if self._events is not None:
             self._events(event, switch)
@@ -153,12 +155,6 @@ def _make_thread_daemon() -> None:
 
     if isinstance(thread, type):
         pydevd.CheckAliveThread = start_as_daemon
-
-
-def _clear(frame: Any) -> None:
-    settrace(None)
-    for each in with_callers(frame):
-        each.f_trace = None
 
 
 def silence_hint() -> None:

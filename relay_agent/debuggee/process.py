@@ -75,7 +75,9 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
         if settings.on_crash:
             from relay_agent.debuggee.post_mortem import install  # noqa: PLC0415 - with --debug-on-crash only
 
-            install(found.hold_crash, found.end_hold, found.is_agent_lost)
+            # Afterwards, the process is running again: only a thread has crashed, or the exception may be caught.
+            end_hold = functools.partial(found.node_client.set_state, "running")
+            install(found.hold_crash, end_hold, found.is_agent_lost)
         sigtrap.install(_hold_at_signal)
         if found.identity.is_master:
             found.log_limits()
@@ -195,7 +197,7 @@ class DebuggedProcess:
             return False
         self._exits_without = seconds > 0 and self.settings.abort_on_timeout
         if self.attaching.hopeless.is_set():
-            self._log_failure(self.obstacle)
+            self._log_failure(self.attaching.obstacle)
             return False
         if seconds > 0:
             self.attaching.registered.wait(AGENT_TIME)  # a process that has been refused does not wait
@@ -207,8 +209,8 @@ class DebuggedProcess:
             self.log(f"debugger attached after {time.monotonic() - started:.1f} s")
             return True
         if self.attaching.hopeless.is_set():
-            self._log_failure(self.obstacle)
-        elif seconds > 0 and self.obstacle is None and not self._exits_without:
+            self._log_failure(self.attaching.obstacle)
+        elif seconds > 0 and self.attaching.obstacle is None and not self._exits_without:
             still = "still " if self.attaching.listening.is_set() else ""
             later = f"a debugger can {still}attach on {self._where_and_when}"
             self.log(f"no debugger attached within {seconds:g} s; continuing ({later})")
@@ -217,7 +219,7 @@ class DebuggedProcess:
     def hold_crash(self, exception: str) -> bool:
         """Wait for a debugger after an uncaught exception, and return whether one is attached.
 
-        The process is announced as crashed until `end_hold`, including while a debugger is attached.
+        The process is announced as crashed until the end of the hold, including while a debugger is attached.
         """
         from relay_agent.debuggee.post_mortem import crash_place  # noqa: PLC0415 - imported already, by the caller
 
@@ -230,7 +232,7 @@ class DebuggedProcess:
         self._is_held = True
         self.attaching.decided.wait(AGENT_TIME)
         if self.attaching.futile.is_set():
-            self.log(f"crashed: {exception}; not held for a debugger: {self.obstacle}")
+            self.log(f"crashed: {exception}; not held for a debugger: {self.attaching.obstacle}")
             return False
         where = self._where_and_when
         self.log(f"crashed: {exception}; held for up to {hold:g} s; a debugger can attach on {where}")
@@ -239,7 +241,11 @@ class DebuggedProcess:
             self._is_held = False
             self.agent_of_debugger = self.node_client.connections
             return True
-        self.log(f"no debugger can attach; exiting: {self.obstacle}" if self.obstacle else NOBODY_ATTACHED)
+        self.log(
+            f"no debugger can attach; exiting: {self.attaching.obstacle}"
+            if self.attaching.obstacle
+            else NOBODY_ATTACHED
+        )
         return False
 
     def is_agent_lost(self) -> bool:
@@ -249,18 +255,9 @@ class DebuggedProcess:
         """
         return not self.node_client.is_agent_alive() or self.node_client.connections != self.agent_of_debugger
 
-    def end_hold(self) -> None:
-        """Announce the process as running again, because only a thread has crashed or the exception may be caught."""
-        self.node_client.set_state("running")
-
-    @property
-    def obstacle(self) -> RelayDebugError | None:
-        """Why no debugger can attach now."""
-        return self.attaching.obstacle
-
     def _log_unreachable(self) -> None:
         """Log once that this process is not waiting for a debugger, because its agent cannot reach the relay."""
-        error = self.obstacle
+        error = self.attaching.obstacle
         if error is None or self.attaching.hopeless.is_set() or self._unreachable_logged:
             return
         self._unreachable_logged = True

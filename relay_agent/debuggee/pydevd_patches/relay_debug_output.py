@@ -46,11 +46,6 @@ QUEUE = "_relay_agent_output"
 """The attribute of pydevd's writer thread that holds its `OutputQueue`."""
 
 
-def expect_receipts(*, expected: bool) -> None:
-    """Set whether the adapter that this process will use answers requests for receipts."""
-    OutputQueue.expects_receipts = expected
-
-
 def install(*, is_child: bool) -> None:
     """Patch pydevd in this process and its forked children, after all other patches of the same functions.
 
@@ -58,7 +53,7 @@ def install(*, is_child: bool) -> None:
         is_child: Whether the debugger has followed a parent into this process.
     """
     if is_child:
-        expect_receipts(expected=PORT_VARIABLE in os.environ)
+        OutputQueue.expects_receipts = PORT_VARIABLE in os.environ
     from _pydevd_bundle import pydevd_dont_trace_files  # noqa: PLC0415 - in debug runs only, as below
     from _pydevd_bundle.pydevd_net_command_factory_json import NetCommandFactoryJson  # noqa: PLC0415
 
@@ -189,7 +184,7 @@ class OutputQueue:
     """Required by pydevd's writer, as `id`."""
 
     expects_receipts = False
-    """Whether the adapter answers requests for receipts; forked children inherit it."""
+    """Whether the adapter that this process will use answers requests for receipts; forked children inherit it."""
 
     def __init__(self, put: Callable[[Any, bool], None]) -> None:
         self._put = put

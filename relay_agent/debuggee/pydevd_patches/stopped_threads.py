@@ -16,13 +16,8 @@ from relay_agent.job.gevent_originals import threading
 # a loop), so in a process with several threads some steps take 0.2 s longer. In addition, a thread that has executed
 # one of several queued commands waits again before it reads the next.
 
-_executing: set[int] = set()
+executing: set[int] = set()
 """Idents of the stopped threads that are executing a command, which may run the job's code."""
-
-
-def is_executing() -> bool:
-    """Return whether the debugger is executing something in a stopped thread."""
-    return bool(_executing)
 
 
 def install_waking() -> None:
@@ -45,11 +40,11 @@ def install_waking() -> None:
     def do_it_and_wake(command: Any, debugger: Any, *arguments: Any) -> None:
         """Execute a command in its stopped thread, which then immediately checks for the next command or a resume."""
         thread = threading.get_ident()
-        _executing.add(thread)
+        executing.add(thread)
         try:
             do_it(command, debugger, *arguments)
         finally:
-            _executing.discard(thread)
+            executing.discard(thread)
             with WAKING.guarded():
                 if command.thread_id != "*":
                     wake(debugger, command.thread_id)

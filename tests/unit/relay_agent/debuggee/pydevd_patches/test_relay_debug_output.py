@@ -12,7 +12,6 @@ from relay_agent.debuggee.pydevd_patches.relay_debug_output import (
     PORTION,
     OutputQueue,
     Text,
-    expect_receipts,
 )
 
 RECEIPT = {"type": "request", "command": relay_debug_output.RECEIPT, "arguments": {}}
@@ -38,7 +37,7 @@ class Writer:
     """The queue of pydevd's writer thread, and what was sent from it."""
 
     def __init__(self, *, receipts: bool) -> None:
-        expect_receipts(expected=receipts)
+        OutputQueue.expects_receipts = receipts
         self.queued: deque[OutputQueue] = deque()
         self.output = OutputQueue(lambda queue, _block: self.queued.append(queue))
         self.sent: list[Any] = []
