@@ -29,6 +29,7 @@ from relay_agent.stacks.in_process import is_helper
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack, public_name
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
+from relay_core.net.tasks import output_of
 
 DUMP_TIMEOUT = 2.0
 """Timeout in seconds for a dump after the signal; faulthandler needs a millisecond once a thread of the process is
@@ -244,23 +245,11 @@ async def _ask_py_spy(pid: int, *, with_locals: bool) -> list[ThreadStack]:
         raise RelayDebugError("py-spy is not installed")
     # Nonblocking: py-spy would otherwise stop the process, which would stay stopped if py-spy were killed.
     options = ["--nonblocking", "--json", *(["--locals"] if with_locals else [])]
-    process = await asyncio.create_subprocess_exec(
-        *(program, "dump", "--pid", str(pid), *options),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
     try:
-        async with timeout(PY_SPY_TIMEOUT):
-            out, err = await process.communicate()
+        status, out, err = await output_of(program, "dump", "--pid", str(pid), *options, within=PY_SPY_TIMEOUT)
     except TIMEOUT_ERRORS:
         raise RelayDebugError(f"py-spy did not answer within {PY_SPY_TIMEOUT:g} s") from None
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    if process.returncode != 0:
+    if status != 0:
         lines = err.decode(errors="replace").strip().splitlines() or ["no reason given"]
         raise RelayDebugError(f"py-spy: {lines[-1].strip()}")
     return _in_order([_from_py_spy(thread, pid) for thread in json.loads(out)])

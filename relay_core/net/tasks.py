@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import subprocess
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
+from relay_core.compat import timeout
 from relay_core.errors import RelayDebugError
 
 logger = logging.getLogger(__name__)
@@ -208,6 +210,26 @@ async def end_process(process: asyncio.subprocess.Process, *, within: float) -> 
         with contextlib.suppress(ProcessLookupError):
             end()
         await first_completed(process.wait(), timeout=within)
+
+
+async def output_of(*command: str, within: float) -> tuple[int | None, bytes, bytes]:
+    """Run a program, and return its exit status, stdout and stderr; it is killed if the caller is cancelled.
+
+    Raises:
+        TimeoutError: the program took longer than `within` seconds, and was killed; one of `TIMEOUT_ERRORS`.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        async with timeout(within):
+            output, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.communicate()  # returns immediately, and closes the pipes
+    return process.returncode, output, errors
 
 
 class Paced:

@@ -11,14 +11,14 @@ import asyncio
 import contextlib
 import logging
 import os
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from relay_agent.monitor.mlflow_metrics import find_run
 from relay_core.agent_api.announcement import State, TargetInfo
-from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.compat import TIMEOUT_ERRORS
+from relay_core.net.tasks import output_of
 from relay_core.value_parsers import format_ranges
 
 KEY = "relay_debug_attach"
@@ -92,20 +92,11 @@ class RunTag:
                 self._delete()
 
     async def _write(self, text: str) -> None:
-        process = await asyncio.create_subprocess_exec(
-            *self._arguments(text), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
         try:
-            async with timeout(WRITE_TIMEOUT):
-                output, _ = await process.communicate()
+            status, output, _ = await output_of(*self._arguments(text), within=WRITE_TIMEOUT)
         except TIMEOUT_ERRORS:
-            output = b"TimeoutError"
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.communicate()  # returns immediately, and closes the pipe
-        if process.returncode and not self._failed:
+            status, output = None, b"TimeoutError"
+        if status != 0 and not self._failed:
             self._failed = True
             logger.warning(
                 "cannot set the tag '%s' on the run: %s", self._key, output.decode(errors="replace").strip()[:80]

@@ -5,10 +5,13 @@ import signal
 import socket
 import struct
 import sys
+import uuid
 
+import psutil
 import pytest
 
-from relay_core.net.tasks import close_writer, end_process
+from relay_core.compat import TIMEOUT_ERRORS
+from relay_core.net.tasks import close_writer, end_process, output_of
 
 WAITING = "import signal; print('ready', flush=True); signal.pause()"
 IGNORING = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAITING}"
@@ -46,3 +49,13 @@ async def test_a_process_that_has_exited_is_left_alone() -> None:
     await process.wait()
     await end_process(process, within=30.0)
     assert process.returncode == 0
+
+
+async def test_output_of_a_program() -> None:
+    """Exit status and both streams are returned; a program that is not in time is killed before the error."""
+    code = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
+    assert (3, b"out\n", b"err\n") == await output_of(sys.executable, "-c", code, within=30.0)
+    marker = f"--{uuid.uuid4()}"
+    with pytest.raises(TIMEOUT_ERRORS):
+        await output_of(sys.executable, "-c", WAITING, marker, within=0.1)
+    assert not [each for each in psutil.process_iter(["cmdline"]) if marker in (each.info["cmdline"] or [])]
