@@ -116,10 +116,7 @@ class DebuggedProcess:
         self.node_client: NodeClient = NodeClient(
             self._access(),
             self._record(),
-            forwards=list(settings.forwards),
-            event_directories=[f"{start_directory()}/{each}" for each in settings.event_directories],
-            monitor=settings.monitor,
-            metrics=settings.metrics,
+            settings,
             answers={name: functools.partial(handle, self) for name, handle in ANSWERS.items()},
             on_failure=self._log_failure,
         )

@@ -19,7 +19,7 @@ process can have different versions if a job's environment is replaced while an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, cast, final
 
 from relay_agent.job.gevent_originals import json
@@ -75,12 +75,12 @@ class Registration(TypedDict):
 
     register: TargetRecord
     access: Access
-    forwards: list[int]
+    forwards: Sequence[int]
     event_directories: list[str]
     """Directories whose TensorBoard event files clients may read; absolute paths."""
     monitor: float | None
     """Seconds between two samples of the monitor; None if the process does not request a monitor."""
-    metrics: list[Any] | None
+    metrics: tuple[str, int] | None
     """Host and port at which the monitor serves its samples to Prometheus."""
     outputs: str
     """Directory for the files of the monitor."""

@@ -28,7 +28,7 @@ import atexit
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from relay_agent.job.gevent_originals import keep_thread, prepare_imports, threading, time
 from relay_agent.job.helper_thread import start_helper
@@ -40,6 +40,7 @@ from relay_agent.node.in_job.attach_state import POLL_INTERVAL, AttachState, Sta
 from relay_agent.node.in_job.connection import AgentConnection, blocked_signals
 from relay_agent.node.in_job.reach_agent import connect_or_start
 from relay_agent.settings.environment import LOCAL_RUN, NO_RELAY, hint_for_job
+from relay_agent.settings.model import DebugSettings
 from relay_agent.stacks.in_process import register_dump
 from relay_core.errors import RelayDebugError
 
@@ -73,10 +74,7 @@ class NodeClient:
     Args:
         access: Settings and credentials for the agent's listener; see `relay_agent.node.in_agent.server`.
         target: The announcement of this process: port, rank, world, pid, script and so on.
-        forwards: Further ports on this machine that clients may reach.
-        event_directories: Directories whose TensorBoard event files clients may read; absolute paths.
-        monitor: Seconds between two samples of the monitor; None for no monitor.
-        metrics: Host and port at which the monitor serves its samples to Prometheus; None for no server.
+        settings: The settings of the run, of which the registration contains what the agent does for the process.
         answers: Request handlers by name. Each is called in the helper thread with the arguments of the request. It
             returns the result as JSON, or a function that is called with a function which sends the result later, or
             raises RelayDebugError.
@@ -87,11 +85,8 @@ class NodeClient:
         self,
         access: protocol.Access,
         target: protocol.TargetRecord,
+        settings: DebugSettings,
         *,
-        forwards: list[int],
-        event_directories: Sequence[str] = (),
-        monitor: float | None = None,
-        metrics: tuple[str, int] | None = None,
         answers: Mapping[str, Callable[[Mapping[str, object]], object]],
         on_failure: Callable[[RelayDebugError], None] = lambda _failure: None,
     ) -> None:
@@ -103,14 +98,15 @@ class NodeClient:
         """Number of agents to which this process has been connected; more than one only if some were killed."""
         self.was_refused = False
         """True if the agent has refused this process; its state is then HOPELESS."""
+        directory = target.get("cwd") or "."
         self._registration: protocol.Registration = {
             "register": target.copy(),
             "access": access,
-            "forwards": forwards,
-            "event_directories": list(event_directories),
-            "monitor": monitor,
-            "metrics": None if metrics is None else list(metrics),
-            "outputs": f"{target.get('cwd') or '.'}/{OUTPUTS}",
+            "forwards": settings.forwards,
+            "event_directories": [f"{directory}/{each}" for each in settings.event_directories],
+            "monitor": settings.monitor,
+            "metrics": settings.metrics,
+            "outputs": f"{directory}/{OUTPUTS}",
             "dump": None,
             "sources": {},
         }

@@ -13,8 +13,9 @@ if "node-agent" in sys.orig_argv:
 JOB = """
     import os
     from relay_agent.node.in_job.client import NodeClient
+    from relay_agent.settings.model import DebugSettings
     target = {"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}
-    client = NodeClient({"hc": "myhc"}, target, forwards=[], answers={})
+    client = NodeClient({"hc": "myhc"}, target, DebugSettings(), answers={})
     client.start()
     print(client.attaching.hopeless.wait(3600), client.attaching.obstacle)
 """

@@ -21,10 +21,11 @@ START = f"""\
 import os, time
 from relay_agent.node.in_job.attach_state import State
 from relay_agent.node.in_job.client import NodeClient
+from relay_agent.settings.model import DebugSettings
 access = {{"hc": {HC!r}}}
 target = {{"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}}
 def start(port=5678, answers=()):
-    client = NodeClient(access, {{**target, "port": port}}, forwards=[], answers=dict(answers))
+    client = NodeClient(access, {{**target, "port": port}}, DebugSettings(), answers=dict(answers))
     client.start()
     return client
 def show_agent(client):

@@ -15,11 +15,12 @@ from tests.support.network.relay import HC, LocalRelay
 START = f"""\
 import os, socket, time
 from relay_agent.node.in_job.client import NodeClient
+from relay_agent.settings.model import DebugSettings
 socket.setdefaulttimeout(TIMEOUT)
 client = NodeClient(
     {{"hc": {HC!r}}},
     {{"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}},
-    forwards=[], answers={{"stacks": lambda _body: {{"how": "helper thread"}}}},
+    DebugSettings(), answers={{"stacks": lambda _body: {{"how": "helper thread"}}}},
 )
 client.start()
 print(client.attaching.listening.wait(3600), flush=True)

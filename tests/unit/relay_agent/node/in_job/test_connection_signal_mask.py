@@ -16,13 +16,14 @@ from tests.support.network.relay import HC, LocalRelay
 START = f"""
 import os, signal
 from relay_agent.node.in_job.client import NodeClient
+from relay_agent.settings.model import DebugSettings
 from relay_agent.node.in_job.connection import blocked_signals
 from relay_agent.debuggee.debugger import debugger
 from tests.support.debuggers.armed import adapter
 client = NodeClient(
     {{"hc": {HC!r}}},
     {{"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}},
-    forwards=[], answers={{}},
+    DebugSettings(), answers={{}},
 )
 client.start()
 client.attaching.listening.wait(3600)

@@ -105,10 +105,11 @@ async def test_job_never_meets_a_child(tmp_path):
     code = """
         import os, signal, sys, time
         from relay_agent.node.in_job.client import NodeClient
+        from relay_agent.settings.model import DebugSettings
         signals = []
         signal.signal(signal.SIGCHLD, lambda *_: signals.append("SIGCHLD"))
         target = {"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}
-        client = NodeClient({"hc": sys.argv[1]}, target, forwards=[], answers={})
+        client = NodeClient({"hc": sys.argv[1]}, target, DebugSettings(), answers={})
         client.start()
         print(client.attaching.listening.wait(3600))
         killed = client.agent_pid

@@ -81,8 +81,9 @@ async def test_packages_that_only_sys_path_has(tmp_path):
         import os, sys
         sys.path[:0] = sys.argv[1].split(os.pathsep)
         from relay_agent.node.in_job.client import NodeClient
+        from relay_agent.settings.model import DebugSettings
         target = {"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}
-        client = NodeClient({"hc": "train"}, target, forwards=[], answers={})
+        client = NodeClient({"hc": "train"}, target, DebugSettings(), answers={})
         client.start()
         print(client.attaching.hopeless.wait(3600), client.attaching.obstacle.sentence)
         """)
