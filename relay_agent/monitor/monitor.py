@@ -9,12 +9,11 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from pathlib import Path
 
+from relay_agent.monitor import readings
 from relay_agent.monitor.files import EventLog, append_usage, scalars_of
 from relay_agent.monitor.mlflow_metrics import MlflowMetrics, find_run
 from relay_agent.monitor.prometheus import MetricsServer, as_text
-from relay_agent.monitor.readings import AllocatorReading, Counters, Gpus, has_host_pids, read_counters, usage_between
 from relay_core.agent_api.announcement import TargetInfo
 from relay_core.agent_api.usage import NodeUsage
 
@@ -33,40 +32,35 @@ class Monitor:
         targets: Returns the current processes.
         allocators: Returns the memory usage of torch's allocator in each process, by logical port.
         on_usage: Called with each sample.
-        outputs: Directory for the CSV file and the TensorBoard log.
-        interval: Seconds between two samples.
+        settings: What the process that has requested the monitor has set.
         environ: The job's environment, which names its MLflow run.
-        metrics: Host and port of the server for Prometheus; None for no server.
         node_rank: Rank of the node in the job.
     """
 
     def __init__(
         self,
         targets: Callable[[], list[TargetInfo]],
-        allocators: Callable[[], Awaitable[Mapping[int, AllocatorReading]]],
+        allocators: Callable[[], Awaitable[Mapping[int, readings.AllocatorReading]]],
         on_usage: Callable[[NodeUsage], None],
-        outputs: Path,
-        interval: float,
+        settings: readings.MonitorSettings,
         *,
         environ: Mapping[str, str],
-        metrics: tuple[str, int] | None = None,
-        node_rank: int = 0,
+        node_rank: int,
     ) -> None:
         self._targets = targets
         self._allocators = allocators
         self._on_usage = on_usage
         self._host = socket.gethostname()
-        self._path = outputs / FILE.format(host=self._host)
+        self._path = settings.outputs / FILE.format(host=self._host)
         started = time.time()
         name = f"events.out.tfevents.{int(started)}.{self._host}.{os.getpid()}"
-        self._events = EventLog(outputs / EVENT_DIRECTORY / self._host / name, started)
+        self._events = EventLog(settings.outputs / EVENT_DIRECTORY / self._host / name, started)
         self._samples = 0
-        self._interval = interval
+        self._settings = settings
         self._can_write = True
         run = find_run(environ)
         self._mlflow = None if run is None else MlflowMetrics(run, node_rank)
         self._metrics = MetricsServer()
-        self._metrics_address = metrics
 
     async def run(self) -> None:
         """Sample until cancelled; return if the system has no counters."""
@@ -79,13 +73,13 @@ class Monitor:
                 self._mlflow.close()
 
     async def _sample(self) -> None:
-        gpus = await asyncio.to_thread(Gpus)
-        before: Counters | None = None
-        usage_of = partial(usage_between, has_host_pids=has_host_pids())
+        gpus = await asyncio.to_thread(readings.Gpus)
+        before: readings.Counters | None = None
+        usage_of = partial(readings.usage_between, has_host_pids=readings.has_host_pids())
         while True:
             targets = {target.pid: target for target in self._targets() if target.pid is not None}
             try:
-                after = await asyncio.to_thread(read_counters, list(targets))
+                after = await asyncio.to_thread(readings.read_counters, list(targets))
             except (OSError, ValueError, KeyError) as error:
                 logger.warning("--debug-monitor needs /proc, which cannot be read: %s", error)
                 return
@@ -98,12 +92,12 @@ class Monitor:
                 await self._keep(usage, ranks)
                 self._send(usage, ranks)
             before = after
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(self._settings.interval)
 
     async def _serve_metrics(self) -> None:
-        if self._metrics_address is None:
+        if self._settings.metrics is None:
             return
-        host, port = self._metrics_address
+        host, port = self._settings.metrics
         try:
             await self._metrics.start(host, port)
         except OSError as error:

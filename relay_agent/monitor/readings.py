@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from relay_core.agent_api.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
 from relay_core.records import parse_or_none
@@ -29,6 +29,32 @@ CPU_FIELDS = (11, 12)
 """Fields of `/proc/PID/stat`, counted after the name of the program: utime and stime."""
 CPU_KINDS = 8
 """Number of fields from user to steal; the later fields are already included in user and nice."""
+
+
+# What a process may request of the node's monitor.
+
+
+class MonitorSettings(NamedTuple):
+    """The settings of the monitor, as in the registration of the process that requests it."""
+
+    interval: float
+    """Seconds between two samples."""
+    outputs: Path
+    """Directory for the files of the monitor."""
+    metrics: tuple[str, int] | None
+    """Host and port at which it serves its samples to Prometheus; None for no server."""
+
+    @classmethod
+    def of(cls, registration: Mapping[str, Any]) -> MonitorSettings | None:
+        """Return the settings in a registration; None if the process does not request the monitor."""
+        interval, address = registration.get("monitor"), registration.get("metrics")
+        if not interval:
+            return None
+        outputs = Path(registration.get("outputs") or "outputs")
+        return cls(interval, outputs, (str(address[0]), int(address[1])) if address else None)
+
+
+# Counters at one point in time.
 
 
 @dataclass(frozen=True)

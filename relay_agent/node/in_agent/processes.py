@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from relay_agent.agent.port_targets import PortTarget
-from relay_agent.monitor.readings import AllocatorReading
+from relay_agent.monitor.readings import AllocatorReading, MonitorSettings
 from relay_agent.node.in_agent.node_answers import NodeAnswers
-from relay_agent.node.in_agent.registered_process import MonitorSettings, RegisteredProcess
+from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_agent.node.protocol import Access
 from relay_core.agent_api.announcement import AgentInfo, Ending
 from relay_core.agent_api.metadata import ClientStatus

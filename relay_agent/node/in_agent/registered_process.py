@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from relay_agent.agent.targets import TargetGone
-from relay_agent.monitor.readings import AllocatorReading
+from relay_agent.monitor.readings import AllocatorReading, MonitorSettings
 from relay_agent.node.in_agent.other_process import ProgramImage, descends_from, read_status
 from relay_agent.node.protocol import Answer, Message, Registration, StateChange, encode
 from relay_agent.stacks.out_of_process import Dump, stacks_from_outside
@@ -29,29 +29,6 @@ from relay_core.net.tasks import first_completed
 from relay_core.records import parse, parse_or_none
 
 logger = logging.getLogger(__name__)
-
-# What a process may request of the node's monitor.
-
-
-class MonitorSettings(NamedTuple):
-    """The settings of the monitor, as in the registration of the process that requests it."""
-
-    interval: float
-    """Seconds between two samples."""
-    outputs: Path
-    """Directory for the files of the monitor."""
-    metrics: tuple[str, int] | None
-    """Host and port at which it serves its samples to Prometheus; None for no server."""
-
-    @classmethod
-    def of(cls, registration: Registration) -> MonitorSettings | None:
-        """Return the settings in a registration; None if the process does not request the monitor."""
-        interval, address = registration.get("monitor"), registration.get("metrics")
-        if not interval:
-            return None
-        outputs = Path(registration.get("outputs") or "outputs")
-        return cls(interval, outputs, (str(address[0]), int(address[1])) if address else None)
-
 
 ARM_TIMEOUT = 30.0
 """Timeout in seconds for a process to start debugpy, which usually takes 0.2 s, but longer while C code is holding the

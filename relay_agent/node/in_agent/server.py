@@ -109,10 +109,8 @@ async def _monitor(processes: ProcessTable) -> None:
             lambda: [process.describe() for process in processes.targets()],
             allocators.read,
             processes.publish_usage,
-            settings.outputs,
-            settings.interval,
+            settings,
             environ=os.environ,
-            metrics=settings.metrics,
             node_rank=node_rank,
         )
         await monitor.run()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from relay_agent.node.in_agent.registered_process import MonitorSettings
+from relay_agent.monitor.readings import MonitorSettings
 
 
 @pytest.mark.parametrize(
