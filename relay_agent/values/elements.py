@@ -107,14 +107,12 @@ def _copy(address: int, size: int) -> bytes:
     """Return bytes of this process's memory, through process_vm_readv(2)."""
     import ctypes  # noqa: PLC0415 - torch and numpy have imported it
 
-    class Area(ctypes.Structure):
-        _fields_ = (("address", ctypes.c_void_p), ("size", ctypes.c_size_t))
-
     target = ctypes.create_string_buffer(size)
-    local, remote = Area(ctypes.addressof(target), size), Area(address, size)
+    # Each is a `struct iovec`: an address and a size, which have the same length.
+    local, remote = ((ctypes.c_size_t * 2)(where, size) for where in (ctypes.addressof(target), address))
     read = ctypes.CDLL(None, use_errno=True).process_vm_readv
     read.restype = ctypes.c_ssize_t
-    count = read(os.getpid(), ctypes.byref(local), ctypes.c_ulong(1), ctypes.byref(remote), ctypes.c_ulong(1), 0)
+    count = read(os.getpid(), local, ctypes.c_ulong(1), remote, ctypes.c_ulong(1), ctypes.c_ulong(0))
     if count != size:
         raise OSError(ctypes.get_errno(), "process_vm_readv")
     return target.raw

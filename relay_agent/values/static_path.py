@@ -98,10 +98,9 @@ def _element(value: Any, key: Any) -> Any:
         if (found := entry(value, key, _MISSING)) is _MISSING:
             raise LookupError(f"the {type_name(kind)} has no key {key!r} of type {type_name(type(key))}")
         return found
-    if issubclass(kind, list) and type(key) is int:
-        return list.__getitem__(value, key)
-    if issubclass(kind, tuple) and type(key) is int:
-        return tuple.__getitem__(value, key)
+    for base in (list, tuple):
+        if issubclass(kind, base) and type(key) is int:
+            return base.__getitem__(value, key)
     if tables := module_tables(value):  # ModuleList, Sequential and ModuleDict keep their elements as submodules
         is_from_end = type(key) is int and key < 0
         return _of_module(value, str(key + dict.__len__(tables[-1]) if is_from_end else key))
