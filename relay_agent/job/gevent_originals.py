@@ -154,32 +154,32 @@ def prepare_imports() -> None:
         time.sleep(_ATTEMPT_INTERVAL)
 
 
-@contextlib.contextmanager
-def copies_in_use(*names: str) -> Iterator[None]:
-    """Let `import` find the copies of these modules in this block, which must be short: it affects all threads."""
-    patched = {name: sys.modules[name] for name in names}
-    sys.modules.update({name: _copies.find()[name] for name in names})
-    try:
-        yield
-    finally:
-        sys.modules.update(patched)
+def copies_in_use(*names: str) -> contextlib.AbstractContextManager[None]:
+    """Let `import` find the copies of these modules in a block, which must be short: it affects all threads."""
+    return _updated(sys.modules, {name: _copies.find()[name] for name in names})
 
 
-@contextlib.contextmanager
-def subprocess_in_use() -> Iterator[None]:
-    """Let all code start processes with the original `subprocess` in this block.
+def subprocess_in_use() -> contextlib.AbstractContextManager[None]:
+    """Let all code start processes with the original `subprocess` in a block.
 
     gevent's version works only in the thread of gevent's main loop. A greenlet that starts a process in the meantime
     blocks that loop. And a job may have replaced the class `Popen` with a function or a mock.
     """
     module = vars(importlib.import_module("subprocess"))
     replaced = () if isinstance(module["Popen"], type) else ("Popen",)
-    patched = {name: module[name] for name in {*_saved().get("subprocess", ()), *replaced}}
-    module.update({name: getattr(_copies.find()["subprocess"], name) for name in patched})
+    names = {*_saved().get("subprocess", ()), *replaced}
+    return _updated(module, {name: getattr(_copies.find()["subprocess"], name) for name in names})
+
+
+@contextlib.contextmanager
+def _updated(table: dict[str, Any], changes: dict[str, Any]) -> Iterator[None]:
+    """Give names in a table other values inside the block."""
+    before = {name: table[name] for name in changes}
+    table.update(changes)
     try:
         yield
     finally:
-        module.update(patched)
+        table.update(before)
 
 
 class _Module:
