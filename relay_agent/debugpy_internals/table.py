@@ -15,6 +15,7 @@ assigned = partial(Internal, "set")
 
 # Modules and classes with many of the functions.
 
+API = "_pydevd_bundle.pydevd_api"
 COMM = "_pydevd_bundle.pydevd_comm"
 CONSTANTS = "_pydevd_bundle.pydevd_constants"
 REASONS = "_pydevd_bundle.pydevd_comm_constants"
@@ -22,6 +23,7 @@ LIFECYCLE = "_pydevd_bundle.pydevd_thread_lifecycle"
 EXTENSION = "_pydevd_bundle.pydevd_extension_api"
 REDIRECTS = "_pydevd_bundle.pydevd_io"
 MONKEY = "_pydev_bundle.pydev_monkey"
+VALUES = "_pydevd_bundle.pydevd_suspended_frames"
 COMMAND = "_pydevd_bundle.pydevd_net_command:NetCommand"
 FACTORY = "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson"
 PROCESSOR = "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor"
@@ -76,14 +78,11 @@ UNSUPPORTED = Feature(
 DATA_BREAKPOINTS = Feature(
     "*Break on Value Change* is rejected",
     assigned(PROCESSOR, "receives functions for two more requests"),
-    replaced("_pydevd_bundle.pydevd_api:PyDevdAPI.request_disconnect", "removes them at the end of a session"),
+    replaced(f"{API}:PyDevdAPI.request_disconnect", "removes them at the end of a session"),
     replaced(f"{FACTORY}.make_thread_suspend_single_notification", "names the value that has changed"),
     read("pydevd:PyDB.suspended_frames_manager", "the values that the editor shows", True),
     replaced("pydevd:PyDB.do_wait_suspend", "reads the values again that the user may have changed"),
-    called(
-        "_pydevd_bundle.pydevd_suspended_frames:SuspendedFramesManager.get_variable",
-        "finds the value that the user has selected",
-    ),
+    called(f"{VALUES}:SuspendedFramesManager.get_variable", "finds the value that the user has selected"),
     read(f"{COMMAND}.as_dict", "the content of a message"),
     MESSAGE,
 )
@@ -183,7 +182,7 @@ SHOWING = Feature(
     "variables",
     replaced("_pydevd_bundle.pydevd_safe_repr:SafeRepr._repr_obj", "calls `repr` with a deadline"),
     replaced(
-        "_pydevd_bundle.pydevd_suspended_frames:get_variable_details",
+        f"{VALUES}:get_variable_details",
         "passes on the context in which a value is shown (such as repl or clipboard)",
     ),
     read(f"{EXTENSION}:StrPresentationProvider", "the kind of extension"),
@@ -213,8 +212,8 @@ STOPPED_THREADS = Feature(
 )
 PUSHED_LINES = Feature(
     "breakpoints in a file that was replaced by `relay-client push` are moved to the lines of the file on the node",
-    replaced("_pydevd_bundle.pydevd_api:_get_code_lines", "reads the lines of the new content"),
-    called("_pydevd_bundle.pydevd_api:PyDevdAPI.reapply_breakpoints", "sets breakpoints in the new code"),
+    replaced(f"{API}:_get_code_lines", "reads the lines of the new content"),
+    called(f"{API}:PyDevdAPI.reapply_breakpoints", "sets breakpoints in the new code"),
     DEBUGGER,
     LOCK,
 )
@@ -340,10 +339,7 @@ UNREACHED = Feature(
     "no line reports that breakpoints are not hit because of another tool, in child processes that are not followed, "
     "in modules that were loaded from other files, in lines that have run, or in functions that torch.compile has "
     "compiled, or that their conditions or log messages raise",
-    replaced(
-        "_pydevd_bundle.pydevd_api:PyDevdAPI.notify_configuration_done",
-        "examines the process when an editor has attached",
-    ),
+    replaced(f"{API}:PyDevdAPI.notify_configuration_done", "examines the process when an editor has attached"),
     read("pydevd:PyDB.api_received_breakpoints", "the files with breakpoints", True),
     replaced("pydevd:PyDB.handle_breakpoint_condition", "reports a condition that raises"),
     replaced("pydevd:PyDB.handle_breakpoint_expression", "reports a log message that raises"),
