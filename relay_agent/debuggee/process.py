@@ -30,7 +30,7 @@ from relay_core.errors import RelayDebugError
 
 if TYPE_CHECKING:
     from relay_agent.node.in_job.client import NodeClient
-    from relay_agent.node.protocol import Access, TargetRecord
+    from relay_agent.node.protocol import TargetRecord
 from relay_agent.job.gevent_originals import import_gevent, threading, time
 
 NOBODY_ATTACHED = "no debugger attached in time; exiting"
@@ -113,8 +113,9 @@ class DebuggedProcess:
         self.is_local = is_local(settings, os.environ)
         """True if no debugger can attach, because the run has no relay."""
         self.port = logical_port(settings.port, identity.rank)
+        run = run_name(identity, os.environ, pid=os.getpid(), directory=start_directory())
         self.node_client: NodeClient = NodeClient(
-            self._access(),
+            {LOCAL_RUN: run} if self.is_local else settings.access.given(),
             self._record(),
             settings,
             answers={name: functools.partial(handle, self) for name, handle in ANSWERS.items()},
@@ -277,12 +278,6 @@ class DebuggedProcess:
                 self.log(f"no debugger can attach: {reason}")
             else:
                 self.log(f"continuing without a debugger: {reason}")
-
-    def _access(self) -> Access:
-        if self.is_local:
-            name = run_name(self.identity, os.environ, pid=os.getpid(), directory=start_directory())
-            return {LOCAL_RUN: name}
-        return self.settings.access.given()
 
     def _record(self) -> TargetRecord:
         identity = self.identity
