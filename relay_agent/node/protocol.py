@@ -100,19 +100,14 @@ class StateChange(TypedDict):
     """Unix seconds."""
 
 
-class AnswerFields(TypedDict, total=False):
-    """The fields of an answer: `result`, or `error` and `hint`."""
+@final
+class Answer(TypedDict, total=False):
+    """The answer to the `Ask` with a number: besides this, `result`, or `error` and `hint`."""
 
+    answer: int
     result: Any
     error: str
     hint: str
-
-
-@final
-class Answer(AnswerFields):
-    """The answer to the `Ask` with this number."""
-
-    answer: int
 
 
 @final

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from relay_agent.job.gevent_originals import json, threading
 from relay_agent.job.own_descriptor import OwnDescriptor, above_streams
@@ -207,15 +207,8 @@ def _describe(frame: FrameType, line: int | None, values: Mapping[str, str]) -> 
     return Frame(public_name(code.co_filename), line or code.co_firstlineno, code.co_name, values)
 
 
-class _Registered(NamedTuple):
-    """The signal, and the file that faulthandler writes to when the signal arrives."""
-
-    signal: int
-    descriptor: OwnDescriptor
-
-
-_registered: list[_Registered] = []
-"""At most one."""
+_registered: dict[int, OwnDescriptor] = {}
+"""The signal, of which there is at most one, and the file that faulthandler writes to when the signal arrives."""
 
 
 def register_dump(path: Path) -> int | None:
@@ -228,9 +221,8 @@ def register_dump(path: Path) -> int | None:
     Raises:
         OSError: the file cannot be created.
     """
-    previous = _registered[0] if _registered else None
-    number = previous.signal if previous else _find_free_signal()
-    if number is None:
+    number, previous = next(iter(_registered.items()), (None, None))
+    if number is None and (number := _find_free_signal()) is None:
         return None
     _observe_handlers()
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
@@ -238,10 +230,10 @@ def register_dump(path: Path) -> int | None:
     descriptor = above_streams(os.open(path, flags, 0o600))
     header = {"pid": os.getpid(), "main": threading.main_thread().ident, "descriptor": descriptor}
     os.write(descriptor, json.dumps(header).encode() + b"\n")
-    _registered[:] = [_Registered(number, OwnDescriptor(descriptor))]
+    _registered[number] = OwnDescriptor(descriptor)
     faulthandler.register(number, file=descriptor, all_threads=True, chain=False)
-    if previous is not None and previous.descriptor.number != descriptor:  # it may have the number of a closed one
-        previous.descriptor.close()
+    if previous is not None and previous.number != descriptor:  # it may have the number of a closed one
+        previous.close()
     if signal.getsignal(number) is not signal.SIG_DFL:  # the job has set a handler since the signal was found free
         _leave_signal_to_job()
         return None
@@ -251,9 +243,9 @@ def register_dump(path: Path) -> int | None:
 def _leave_signal_to_job() -> None:
     """Unregister the dump signal, and close the file, from which the agent sees that it must not send the signal."""
     while _registered:
-        lost = _registered.pop()
-        faulthandler.unregister(lost.signal)
-        lost.descriptor.close()
+        number, descriptor = _registered.popitem()
+        faulthandler.unregister(number)
+        descriptor.close()
 
 
 @functools.cache
@@ -268,7 +260,7 @@ def _observe_handlers() -> None:
     set_handler = module.signal
 
     def observed(number: int, handler: object, /) -> object:
-        if any(number == each.signal for each in _registered):
+        if number in _registered:
             _leave_signal_to_job()
         return set_handler(number, handler)
 
