@@ -112,6 +112,8 @@ class Step:
         """The component: code, environment, declared inputs and outputs."""
         self.settings: Body = self.spec | {key: value for key, value in node.items() if key not in {"inputs", "name"}}
         """The component's settings, overridden by those of the step in the pipeline."""
+        self.is_parallel = "task" in self.settings
+        """Whether it is a parallel step, which Azure ML's driver runs one mini-batch at a time."""
         self.inputs: Mapping[str, Body] = self.spec.get("inputs", {})
         """Declared inputs."""
         self.outputs: Mapping[str, Body] = self.spec.get("outputs", {})
@@ -120,11 +122,6 @@ class Step:
 
     def __repr__(self) -> str:
         return f"<Step {self.name} {sorted(self.inputs)}>"
-
-    @property
-    def is_parallel(self) -> bool:
-        """Whether it is a parallel step, which Azure ML's driver runs one mini-batch at a time."""
-        return "task" in self.settings
 
     @property
     def template(self) -> str:

@@ -75,7 +75,7 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
         if settings.on_crash:
             from relay_agent.debuggee.post_mortem import install  # noqa: PLC0415 - with --debug-on-crash only
 
-            # Afterwards, the process is running again: only a thread has crashed, or the exception may be caught.
+            # After the hold, the process is running again: only a thread has crashed, or the exception may be caught.
             end_hold = functools.partial(found.node_client.set_state, "running")
             install(found.hold_crash, end_hold, found.is_agent_lost)
         sigtrap.install(_hold_at_signal)
@@ -113,6 +113,8 @@ class DebuggedProcess:
         self.is_local = is_local(settings, os.environ)
         """True if no debugger can attach, because the run has no relay."""
         self.port = logical_port(settings.port, identity.rank)
+        self.where = f"port {self.port} ('{settings.access.hc}')" if settings.access.hc else f"port {self.port}"
+        """The port to attach to, for messages."""
         run = run_name(identity, os.environ, pid=os.getpid(), directory=start_directory())
         self.node_client: NodeClient = NodeClient(
             {LOCAL_RUN: run} if self.is_local else settings.access.given(),
@@ -125,12 +127,6 @@ class DebuggedProcess:
         if "debugpy" not in sys.modules and importlib.util.find_spec("debugpy") is None:
             self.attaching.report(State.HOPELESS, debugpy_missing())
         self.node_client.start()
-
-    @property
-    def where(self) -> str:
-        """The port to attach to, for messages."""
-        name = self.settings.access.hc
-        return f"port {self.port} ('{name}')" if name else f"port {self.port}"
 
     @property
     def _where_and_when(self) -> str:

@@ -57,6 +57,10 @@ class NodeDirectory:
     def __init__(self, root: Path, name: str) -> None:
         self.root = root
         self.name = name
+        self.socket_path = root / f"{name}.sock"
+        """The Unix socket that the agent listens on."""
+        self.lock_path = root / f"{name}.lock"
+        """The file that the agent locks."""
         if _is_too_long(root, name):
             raise ConfigurationError(
                 f"the path '{root}' is too long for a socket", hint=f"set {NODE_DIR_VARIABLE} to a shorter path"
@@ -73,16 +77,6 @@ class NodeDirectory:
             return cls(Path(chosen), name)
         roots = _default_roots()
         return cls(next((root for root in roots if _is_usable(root, name)), roots[0]), name)
-
-    @property
-    def socket_path(self) -> Path:
-        """The Unix socket that the agent listens on."""
-        return self.root / f"{self.name}.sock"
-
-    @property
-    def lock_path(self) -> Path:
-        """The file that the agent locks."""
-        return self.root / f"{self.name}.lock"
 
     def require_private(self) -> None:
         """Check that no other user can impersonate the agent in this directory.

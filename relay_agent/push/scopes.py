@@ -65,6 +65,8 @@ class ClassBody:
         self._is_named_tuple = cls is not None and issubclass(cls, tuple) and "_fields" in vars(cls)
         is_decorated = any(each.decorator_list for each in (node, created) if each is not None)
         self._has_fields = is_decorated or self._is_named_tuple or (cls is not None and _is_initialized(cls))
+        self.has_members = any(map(self.is_member, node.body))
+        """Whether the new definition has members."""
 
     def is_member(self, statement: ast.stmt) -> bool:
         """Return whether a statement has effects that setting an attribute of the class does not have."""
@@ -75,11 +77,6 @@ class ClassBody:
         if self._has_fields and isinstance(statement, ast.AnnAssign):
             return self._is_named_tuple or not _is_class_variable(statement.annotation)
         return "__slots__" in bound_names(statement)
-
-    @property
-    def has_members(self) -> bool:
-        """Whether the new definition has members."""
-        return any(map(self.is_member, self._node.body))
 
     def missing(self, attributes: Mapping[str, object]) -> set[str]:
         """Return the names that the class or its instances would have if the new definition had created it.

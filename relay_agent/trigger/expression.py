@@ -43,14 +43,10 @@ class Expression(NamedTuple):
             scope = {**scope}
         if self.has_scopes:
             scope = names = {**scope, **names}
-        with _without_gradients():
+        # Without gradients, torch saves no tensors; activation checkpointing would find more in its first run.
+        no_grad: Any = getattr(sys.modules.get("torch"), "no_grad", contextlib.nullcontext)
+        with no_grad():
             return eval(self.code, scope, names)  # noqa: S307 - with the rights of a debugger
-
-
-def _without_gradients() -> contextlib.AbstractContextManager[object]:
-    """Return what keeps torch from saving tensors; activation checkpointing would find more in its first run."""
-    no_grad: Any = getattr(sys.modules.get("torch"), "no_grad", contextlib.nullcontext)
-    return no_grad()  # type: ignore[no-any-return] # a context manager
 
 
 def failure(error: BaseException) -> str:

@@ -78,6 +78,10 @@ class RegisteredProcess:
         info = parse_or_none(TargetInfo, record) or TargetInfo(record["port"])
         self.info = replace(info, pid=pid, pushes=len(self.sources))
         """What the agent announces about the process."""
+        self.logical_port = info.port
+        """The number for this process in `--ports` and launch.json."""
+        self.label = f"pid {pid}, {info.script}" if info.script else f"pid {pid}"
+        """Its name in messages to users."""
         self.own_pid = record.get("pid", pid)
         """Its process id in its own pid namespace."""
         self.registered_pids: Callable[[], list[int]] = lambda: [self.own_pid]
@@ -115,16 +119,6 @@ class RegisteredProcess:
 
     def __str__(self) -> str:
         return f"{self.logical_port} ({self.label})"
-
-    @property
-    def label(self) -> str:
-        """Its name in messages to users."""
-        return f"pid {self.pid}, {self.info.script}" if self.info.script else f"pid {self.pid}"
-
-    @property
-    def logical_port(self) -> int:
-        """The number for this process in `--ports` and launch.json."""
-        return self.info.port
 
     def describe(self) -> TargetInfo:
         """Return what the agent announces about the process."""
