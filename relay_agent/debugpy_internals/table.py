@@ -342,7 +342,8 @@ UNREACHED = Feature(
     replaced(f"{API}:PyDevdAPI.notify_configuration_done", "examines the process when an editor has attached"),
     read("pydevd:PyDB.api_received_breakpoints", "the files with breakpoints", True),
     replaced("pydevd:PyDB.handle_breakpoint_condition", "reports a condition that raises"),
-    replaced("pydevd:PyDB.handle_breakpoint_expression", "reports a log message that raises"),
+    replaced("pydevd:PyDB.handle_breakpoint_expression", "reports a log message that raises; takes snapshots"),
+    assigned("_pydevd_bundle.pydevd_breakpoints:LineBreakpoint.is_logpoint", "lets `@hold` stop", True),
     read("pydevd:PyDB.file_to_id_to_line_breakpoint", "the lines of the breakpoints", True),
     read("pydevd:PyDB.cmd_factory", "creates the message for the editor", True),
     called(f"{FACTORY}.make_console_message", "creates a line for the debug console"),
@@ -350,6 +351,13 @@ UNREACHED = Feature(
     assigned("pydevd_tracing:TracingFunctionHolder._warnings_shown", "the calls of `sys.settrace` by the job"),
     MONITORING,
     WRITER,
+)
+SNAPSHOTS = Feature(
+    "a log point whose message begins with `@snap` prints the message",
+    called("pydevd_file_utils:map_file_to_client", "finds the path of a file for the editor"),
+    read("pydevd:PyDB.cmd_factory", "creates the line for the debug console", True),
+    WRITER,
+    MESSAGE,
 )
 OUTPUT = Feature(
     "a developer can step into debugpy's code when relay-agent logs a line",

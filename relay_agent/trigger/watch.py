@@ -56,7 +56,7 @@ _reporting: set[int] = set()
 """The threads that are reporting: an expression may reach a line that is watched."""
 
 
-class _Budget:
+class Budget:
     """How often a watch may evaluate."""
 
     def __init__(self, now: float) -> None:
@@ -107,7 +107,7 @@ class InstalledWatch:
         except ConfigurationError as error:
             self.error = error.sentence
         self._clock, self._time = time.perf_counter, time.time  # to look them up takes microseconds each time
-        self._budget = _Budget(self._clock())
+        self._budget = Budget(self._clock())
         self._next = 0.0
         """When the next evaluation may begin, by `_clock`."""
         self._stride = 1 if self._condition or question.selection else question.every

@@ -15,6 +15,8 @@ from relay_core.errors import ProtocolError
 # The types describe well-formed messages. The functions below check the required fields of messages from a peer, but no
 # bodies and arguments.
 
+FIRST_SNAPSHOT = 2**30
+"""The lowest reference of a value in a snapshot, which stays valid while the process runs. debugpy counts from 1."""
 Arguments = Mapping[str, object]
 Body = dict[str, Any]
 """The body of a response or an event. DAP defines about a hundred kinds; the reader must know which one it reads."""

@@ -6,8 +6,10 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+from relay_agent.debuggee.pydevd_patches.snapshots import values_of
 from relay_agent.debugpy_internals.table import SENDING, UNSUPPORTED
 from relay_agent.job.gevent_originals import json, socket
+from relay_core.dap.messages import FIRST_SNAPSHOT
 
 # Patch that changes how pydevd sends messages to debugpy's adapter: it sets TCP_NODELAY and limits message sizes.
 #
@@ -58,7 +60,7 @@ def shortened(message: Mapping[str, Any], size: int) -> dict[str, Any]:
     return {"type": "event", "event": "output", "body": {"category": body.get("category", "console"), "output": text}}
 
 
-# Patch that makes pydevd reject requests that it does not support.
+# Patch that makes pydevd reject requests that it does not support, and answers those for the values of snapshots.
 #
 # For such a request, pydevd prints a line to the job's stdout and does not respond. debugpy's adapter waits for the
 # response, so it answers no later request either. This affects every request of the protocol without a function in
@@ -76,7 +78,7 @@ def install_rejection() -> None:
         """Replacement for `process_net_command_json`, which handles messages from the adapter in pydevd's thread."""
         if not UNSUPPORTED.is_off:
             with UNSUPPORTED.guarded():
-                if (response := _rejection(processor, contents)) is not None:
+                if (response := _response(processor, contents)) is not None:
                     debugger.writer.add_command(NetCommand(0, 0, response, is_json=True))
                     return
         process(processor, debugger, contents, *arguments, **named)
@@ -84,13 +86,18 @@ def install_rejection() -> None:
     PyDevJsonCommandProcessor.process_net_command_json = process_or_reject
 
 
-def _rejection(processor: Any, contents: bytes | str) -> dict[str, Any] | None:
-    """Return the response to a request for which pydevd has no function, or None."""
+def _response(processor: Any, contents: bytes | str) -> dict[str, Any] | None:
+    """Return the response to a request for which pydevd has no function or no value, or None."""
     try:
         message = json.loads(contents)
     except ValueError:
         return None  # pydevd reports the error
     match message:
+        case {"command": "variables", "seq": int(number), "arguments": {"variablesReference": int(found)}} if (
+            found >= FIRST_SNAPSHOT
+        ):
+            body, response = {"variables": values_of(found)}, {"type": "response", "request_seq": number}
+            return {**response, "command": "variables", "success": True, "body": body}
         case {"type": "request", "seq": int(number), "command": str(command)}:
             if hasattr(processor, f"on_{command.lower()}_request"):
                 return None

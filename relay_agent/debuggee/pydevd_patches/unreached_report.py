@@ -10,6 +10,7 @@ wait for the examination.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, MutableMapping
@@ -17,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from relay_agent.debuggee import tracing
-from relay_agent.debuggee.pydevd_patches import child_processes
+from relay_agent.debuggee.pydevd_patches import child_processes, snapshots
 from relay_agent.debuggee.unreached import breakpoints, children
-from relay_agent.debugpy_internals.table import UNREACHED
+from relay_agent.debugpy_internals.table import SNAPSHOTS, UNREACHED
 from relay_agent.job.gevent_originals import is_active, keep_thread, time
 from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception, write_line
@@ -65,16 +66,40 @@ def install() -> None:
     PyDB.handle_breakpoint_expression = _log_message
 
 
-def _condition(_debugger: Any, _info: Any, breakpoint_: Any, frame: Any) -> bool:
+def _condition(debugger: Any, info: Any, breakpoint_: Any, frame: Any) -> bool:
     """Return whether a breakpoint stops the thread; as in debugpy, it does not if its condition raises."""
-    if breakpoint_.handle_hit_condition(frame):
-        return True
-    return bool(breakpoint_.condition) and bool(_evaluate("condition", breakpoint_.condition, frame))
+    is_met = breakpoint_.handle_hit_condition(frame) or (
+        bool(breakpoint_.condition) and bool(_evaluate("condition", breakpoint_.condition, frame))
+    )
+    if is_met and breakpoint_.expression is not None:
+        _reached(debugger, breakpoint_, info, frame)
+    return is_met
 
 
-def _log_message(_debugger: Any, breakpoint_: Any, info: Any, frame: Any) -> None:
-    """Set the text that a logpoint writes; "" if it raises."""
-    info.pydev_message = str(_evaluate("log message", breakpoint_.expression, frame) or "")
+def _log_message(debugger: Any, breakpoint_: Any, info: Any, frame: Any) -> None:
+    """Do what a log point is for, unless it has a condition, which pydevd evaluates after this."""
+    info.pydev_message = ""
+    if not breakpoint_.has_condition:
+        _reached(debugger, breakpoint_, info, frame)
+
+
+def _reached(debugger: Any, breakpoint_: Any, info: Any, frame: Any) -> None:
+    """Set the text that a log point writes, "" if it raises; `@snap` takes a snapshot, and `@hold` stops the thread."""
+    command = re.match("['\"]@(snap|hold)\\b", breakpoint_.expression)
+
+    def message() -> str:
+        text = str(_evaluate("log message", breakpoint_.expression, frame) or "")
+        return text[len(command[0]) - 1 :].strip() if command else text
+
+    if command and command[1] == "snap" and SNAPSHOTS.is_available():
+        if not (_is_inside_line(frame) or snapshots.take(debugger, breakpoint_, frame, message)):
+            _report_once(frame, snapshots.LEFT_OUT, f"the log point at {_place(frame)} {snapshots.LEFT_OUT}")
+        return
+    info.pydev_message = message()
+    if command and command[1] == "hold":
+        breakpoint_.is_logpoint = False
+        if info.pydev_message:
+            debugger.writer.add_command(debugger.cmd_factory.make_io_message(f"{info.pydev_message}\n", "1"))
 
 
 def _evaluate(what: str, expression: str, frame: Any) -> Any:
@@ -84,10 +109,21 @@ def _evaluate(what: str, expression: str, frame: Any) -> Any:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the expression may raise anything
         if isinstance(error, NameError) and _is_inside_line(frame):
             return None
-        place, latest = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}", _Examination.latest
-        if latest is not None and (place, expression) not in latest.raised:
-            latest.raised.add((place, expression))
-            latest.report(f"the {what} of the breakpoint at {place} has no effect: {describe_exception(error)}")
+        text = f"the {what} of the breakpoint at {_place(frame)} has no effect: {describe_exception(error)}"
+        _report_once(frame, expression, text)
+    return None
+
+
+def _report_once(frame: Any, about: str, text: str) -> None:
+    """Report a fact about a breakpoint, once for each editor."""
+    latest, key = _Examination.latest, (_place(frame), about)
+    if latest is not None and key not in latest.reported:
+        latest.reported.add(key)
+        latest.report(text)
+
+
+def _place(frame: Any) -> str:
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def _is_inside_line(frame: Any) -> bool:
@@ -122,8 +158,8 @@ class _Examination:
         import debugpy  # noqa: PLC0415 - as above; while the interpreter exits, an import may fail
 
         self._is_client_connected = debugpy.is_client_connected
-        self.raised: set[tuple[str, str]] = set()
-        """Places and expressions of the breakpoints of which an exception was reported."""
+        self.reported: set[tuple[str, str]] = set()
+        """Places of breakpoints, each with the expression or subject about which something was reported."""
         self._watch = breakpoints.TracerWatch(warnings)
         self._writer, self._messages = debugger.writer, debugger.cmd_factory
         self._breakpoints = debugger.api_received_breakpoints
