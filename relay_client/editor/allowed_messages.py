@@ -64,8 +64,12 @@ _BREAKPOINT = _object({**_fields("id verified message reason"), **_PLACE})
 _MODULE = _object(
     _fields("id name path isOptimized isUserCode version symbolStatus symbolFilePath dateTimeStamp addressRange")
 )
-_OUTPUT = {"output": _text(foreign.console_output), "source": _SOURCE, "data": _object(_fields("packageVersion"))}
-"""`data` is that of debugpy's telemetry."""
+_OUTPUT = {
+    "output": _text(foreign.console_output),
+    "source": _SOURCE,
+    "data": _object(_fields("packageVersion snapshot")),
+}
+"""`data` is that of debugpy's telemetry, or a snapshot, which the extension reads."""
 _NOTIFIED = _text(foreign.notification)
 
 EVENTS: Mapping[str, Mapping[str, Rule]] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeGuard
@@ -69,6 +70,8 @@ BREAKPOINT_PATIENCE = 3.0
 """Seconds to wait for the responses of all ranks; the editor then receives the results so far, and later ones as
 events."""
 NO_RANK = "no rank has confirmed this breakpoint yet"
+HOLD = re.compile(r"@hold\b")
+"""The beginning of the message of a log point that stops all ranks; the job makes it stop the one that reaches it."""
 _SET = frozenset({"setBreakpoints", "setDataBreakpoints", "setFunctionBreakpoints"})
 """Requests that list breakpoints."""
 
@@ -200,6 +203,11 @@ class Breakpoints:
         """Return the session's ids for a list of the rank's ids of breakpoints."""
         wanted = locals_ if isinstance(locals_, list) else []
         return [self._found[member, local] for local in wanted if (member, local) in self._found]
+
+    def hold_all(self, numbers: list[int]) -> bool:
+        """Return whether one of these breakpoints holds all ranks, because its log message begins with `@hold`."""
+        wanted = [pair for found in self._sets.values() for pair in zip(found.ids, found.wanted, strict=True)]
+        return any(number in numbers and HOLD.match(text(each.get("logMessage"))) for number, each in wanted)
 
     @property
     def next_deadline(self) -> float | None:

@@ -130,6 +130,8 @@ class Member:
     threads: dict[int, str] = field(default_factory=dict)
     """Names of the threads, by the rank's ids."""
     stop: Stop | None = None
+    is_pausing: bool = False
+    """True if it was asked to pause and has not stopped, for example because it executes C code."""
     shown_stopped: set[int] = field(default_factory=set)
     """The rank's ids of the threads that the editor shows as stopped."""
     has_exit_code: bool = False

@@ -386,6 +386,9 @@ class JobSession:
                 hit = self._breakpoints.ids_of(member.number, body.get("hitBreakpointIds"))
                 takes_focus = self.stops.stopped(member, body, now, hit)
                 self._threads.show_stopped(member, takes_focus=takes_focus)
+                if self._breakpoints.hold_all(hit):
+                    ranks = [each for each in self._members.attached if each.name.child is None]
+                    self.stepping.pause([each for each in ranks if not each.is_pausing])
             case "continued":
                 self.stepping.runs(member)
             case "thread":

@@ -76,16 +76,18 @@ class Stepping:
             is_child = member.name.child is not None
             group = [each for each in group if (each.name.child is not None) == is_child]
         if request["command"] == "pause":
-            self._pause(request, group)
+            self.pause(group)
+            self._wire.answer(request)
         else:
             began = now if request["command"] in _STEPS else None
             self._resume(request, member, group, arguments, began)
 
-    def _pause(self, request: Request, group: list[Member]) -> None:
+    def pause(self, group: list[Member]) -> None:
+        """Stop those of these ranks that are running."""
         for member in group:
             if member.stop is None:
+                member.is_pausing = True
                 self._wire.ask(member.number, "pause", {"threadId": member.main_thread}, partial(self._report, member))
-        self._wire.answer(request)
 
     def _resume(
         self, request: Request, chosen: Member, group: list[Member], arguments: Arguments, step_began: float | None
@@ -94,6 +96,10 @@ class Stepping:
         if not stopped:
             self._wire.fail(request, f"no rank in the group is stopped; the group is {self.group}")
             return
+        for member in group:
+            if member.is_pausing and request["command"] == "continue":  # or it would stop once it leaves its C code
+                member.is_pausing = False
+                self._wire.ask(member.number, "continue", {"threadId": member.main_thread})
         lead = chosen if chosen in stopped else stopped[0]
         self._stops.resumed_by_editor(stopped, lead, step_began)
         for member in stopped:

@@ -171,6 +171,7 @@ class Stops:
         if member.number == self._returns:
             self._returns = None
         changed = {**with_short_description(body), **({"hitBreakpointIds": hit} if hit else {})}
+        member.is_pausing = False
         stop = member.stop = Stop(thread if isinstance(thread, int) else member.main_thread, changed)
         if takes_focus:
             self._members.chosen = member.number

@@ -11,13 +11,17 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from relay_core.dap.messages import Arguments, Body
+from relay_core.dap.messages import FIRST_SNAPSHOT, Arguments, Body
 
 LocalId = int | str
 """An id that a rank uses; the ids of modules may be strings."""
 THREAD = "thread"
 _OF_STOP = ("frame", "value", "goto", "stepIn")
 """The kinds of ids that a debugger invalidates when its process resumes."""
+SNAPSHOT = "snapshot"
+"""The kind of the values that stay valid then."""
+MAX_SNAPSHOT_IDS = 1000
+"""Maximum number of their ids for each rank; more than the rank keeps values for."""
 _ARGUMENTS = {"threadId": THREAD, "frameId": "frame", "variablesReference": "value", "sourceReference": "source"}
 """The kinds of ids in the arguments of requests."""
 _FIELDS = {**_ARGUMENTS, "moduleId": "module"}
@@ -44,8 +48,11 @@ class Ids:
 
     def give(self, kind: str, member: int, local: LocalId) -> int:
         """Return the session's id for a rank's id; the first call creates it."""
+        kind = _kind(kind, local)
         given = self._given.setdefault((member, kind), {})
         if local not in given:
+            if kind == SNAPSHOT and len(given) == MAX_SNAPSHOT_IDS:
+                del self._meant[given.pop(next(iter(given)))]
             number = given[local] = next(self._numbers)
             self._meant[number] = kind, member, local
         return given[local]
@@ -74,7 +81,7 @@ class Ids:
 
         def found(kind: str, number: object) -> LocalId:
             meant = self._meant.get(number) if isinstance(number, int) else None
-            if meant is None or meant[0] != kind:
+            if meant is None or meant[0] != _kind(kind, meant[2]):
                 raise StaleId(GONE)
             members.add(meant[1])
             return meant[2]
@@ -118,3 +125,7 @@ class Ids:
             case {"id": int(local) | str(local)}:
                 return {**found, "id": self.give(kind, member, local)}
         return found
+
+
+def _kind(kind: str, local: LocalId) -> str:
+    return SNAPSHOT if kind == "value" and isinstance(local, int) and local >= FIRST_SNAPSHOT else kind

@@ -34,6 +34,7 @@ class ScriptedRank:
         """What happens after a step or `continue`: by default it stops again, one line further."""
         self.verified = True
         self.answers_steps = True
+        self.stops_at_pauses = True
         self.is_closing = False
         self._attach: dict[str, Any] | None = None
         self._id = 0
@@ -64,7 +65,8 @@ class ScriptedRank:
             self.moves(self)
         elif command == "pause":
             self._respond(request)
-            self.stop("pause")
+            if self.stops_at_pauses:
+                self.stop("pause")
         else:
             self._respond(request, self._body(command, arguments))
 
@@ -89,9 +91,9 @@ class ScriptedRank:
         self.is_stopped = True
         self._event("stopped", reason=reason, threadId=MAIN, allThreadsStopped=True, **more)
 
-    def output(self, text: str, category: str = "stdout") -> None:
+    def output(self, text: str, category: str = "stdout", **more: Any) -> None:
         """Print something."""
-        self._event("output", category=category, output=text)
+        self._event("output", category=category, output=text, **more)
 
     def breakpoint_changed(self, number: int, **fields: Any) -> None:
         """Report another state of a breakpoint."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from relay_core.dap.messages import FIRST_SNAPSHOT
 from tests.support.sessions.scripted_ranks import FILE, MAIN, ScriptedRank, Stage, attached, stopped
 
 
@@ -174,6 +175,43 @@ def test_pause_stops_the_running_ranks_of_the_group() -> None:
     stage.settle()
     stage.ask("pause", threadId=stage.thread(0))
     assert [1, 0] == [rank.names().count("pause") for rank in ranks]
+
+
+def test_hold_stops_all_ranks() -> None:
+    """The other ranks are paused, once; `continue` reaches one that has not stopped yet, so that it does not stop."""
+    stage, ranks = attached(0, 1, 2)
+    wanted = [{"line": 10, "condition": "RANK == 0", "logMessage": "@hold for {loss}"}]
+    stage.ask("setBreakpoints", source={"path": FILE}, breakpoints=wanted)
+    ranks[2].stops_at_pauses = False
+    ranks[0].stop(hitBreakpointIds=[0])
+    ranks[1].stop(hitBreakpointIds=[0])
+    stage.settle()
+    assert [0, 1, 1] == [rank.names().count("pause") for rank in ranks]
+    stage.ask("continue", threadId=stage.thread(0))
+    assert ["pause", "continue"] == [name for name in ranks[2].names() if name in {"pause", "continue"}]
+
+
+def test_another_log_point_stops_no_other_rank() -> None:
+    """A stop at a breakpoint whose message does not begin with `@hold` is that of one rank."""
+    stage, ranks = attached(0, 1)
+    stage.ask("setBreakpoints", source={"path": FILE}, breakpoints=[{"line": 10, "logMessage": "x @hold"}])
+    ranks[0].stop(hitBreakpointIds=[0])
+    stage.settle()
+    assert "pause" not in ranks[1].names()
+
+
+def test_values_of_a_snapshot_stay_valid() -> None:
+    """Its references are those of the rank, also when this has stopped and continued; the oldest are forgotten."""
+    stage, ranks = attached(0, 1)
+    for number in range(1001):
+        ranks[1].output("snapshot\n", variablesReference=FIRST_SNAPSHOT + number)
+    stage.settle()
+    first, *_, last = [body["variablesReference"] for body in stage.events("output")]
+    ranks[1].stop()
+    stage.settle()
+    stage.ask("continue", threadId=stage.thread(1))
+    assert "of 1" == stage.ask("variables", variablesReference=last)["variables"][0]["value"]
+    assert {"variables": []} == stage.ask("variables", variablesReference=first)
 
 
 def test_values_are_those_of_the_rank_of_the_frame() -> None:
