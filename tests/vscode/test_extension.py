@@ -25,6 +25,7 @@ from tests.support.editors.vscode.parts import (
     open_url,
     ranks,
     run_command,
+    snapshots,
     status_bar,
     write_settings,
 )
@@ -144,6 +145,40 @@ async def test_four_ranks_in_one_session(editor: Editor, relay: LocalRelay, tmp_
         await window.until_shown(window.page.locator(".editor-instance .view-line"), "ranks 0-3")
         job.kill(3)
         await window.until_shown(ranks(window), "rank 3was killed by SIGKILL")
+
+
+async def test_snapshots(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """Snapshots of running ranks are lines with values in the Debug Console, and rows in a view that open the line."""
+    editor.workspace.write_script(RANKS_SCRIPT, RANKS_PROGRAM)
+    node = editor.workspace.copy(tmp_path / "job")
+    env = {**access(relay, tmp_path, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
+    async with (
+        Ranks(relay, node / RANKS_SCRIPT, 2),
+        program("relay_client", "--hc", HC, "--ports", str(free_port()), env=env),
+        editor.window() as window,
+    ):
+        await window.until_shown(status_bar(window), "2 ranks")
+        await status_bar(window).click()
+        once = "number == globals().setdefault('first', number)"
+        await window.breakpoint(COUNT, RANKS_SCRIPT, condition=once, message="@snap number {number}")
+        await window.command("relayDebug.attachAll")
+        place = f"{RANKS_SCRIPT}:{COUNT}"
+        await window.until_shown(window.console, f"rank 1 | snapshot 1 at {place} in <module>, ")
+        await window.command("relayDebug.snapshots.focus")
+        (shown,) = filter(re.compile("rank 1").match, await window.until_shown(snapshots(window), f"rank 1{place}"))
+        assert re.fullmatch(rf"rank 1{re.escape(place)} \d\d:\d\d:\d\d: number \d+", shown)
+        for line, below in (("rank 1 | snapshot 1", "<module> = "), ("<module> = ", "weights = ndarray[64, 32]")):
+            await window.console.filter(has_text=line).first.click()
+            await window.press("ArrowRight")
+            await window.until_shown(window.console, below)
+        row = snapshots(window).filter(has_text="rank 1")
+        await row.click()
+        await window.page.locator(f'.tab.active[data-resource-name="{RANKS_SCRIPT}"]').wait_for()
+        await row.locator(".monaco-tl-twistie").click()
+        await window.until_shown(snapshots(window), "weightsndarray[64, 32] float32")
+        await window.screenshot(ROOT / "build" / "vscode" / "snapshots.png")
+        await window.command("relayDebug.clearSnapshots")
+        await window.page.get_by_text("A logpoint whose message begins with @snap").wait_for()
 
 
 async def test_the_package_is_small() -> None:

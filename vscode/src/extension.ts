@@ -13,6 +13,7 @@ import { attachTo, pickRank, RankUris, TerminalLinks, type Wanted } from './link
 import { pushEditor, pushSaved } from './push';
 import { RefusedSessions } from './connectionRefused';
 import { Documents, notify, openFile, pick, showError, showProgress, startRelayClient } from './sinks';
+import { Snapshots, type Captured } from './snapshots';
 import { label, type Rank, type Status } from './state';
 import { StatusBar } from './statusBar';
 import { createRanksView, type Item } from './tree';
@@ -24,10 +25,13 @@ export function activate(context: vscode.ExtensionContext): void {
   const ranks = new RankConfigurations(clients);
   const crashes = new Crashes(clients, stacks);
   const listening = new ListeningSessions(clients, launcher, context.workspaceState);
+  const snapshots = new Snapshots();
   const trigger = vscode.DebugConfigurationProviderTriggerKind;
   context.subscriptions.push(
     clients, launcher, stacks, crashes, new StatusBar(clients),
     createRanksView(clients),
+    vscode.window.createTreeView('relayDebug.snapshots', { treeDataProvider: snapshots }),
+    vscode.debug.registerDebugAdapterTrackerFactory('debugpy', snapshots),
     vscode.debug.registerDebugConfigurationProvider('debugpy', ranks, trigger.Dynamic),
     vscode.debug.registerDebugConfigurationProvider('debugpy', { resolveDebugConfiguration: ranks.resolveDebugConfiguration.bind(ranks) }),
     vscode.debug.registerDebugAdapterTrackerFactory('debugpy', new RefusedSessions(clients)),
@@ -48,7 +52,8 @@ export function activate(context: vscode.ExtensionContext): void {
     command('stacks', (item?: Item) => showStacks(clients, stacks, item)),
     command('push', () => pushEditor(clients)),
     vscode.workspace.onDidSaveTextDocument((document) => void pushSaved(clients, document)),
-    command('openPlace', (item?: Item) => openPlace(item)),
+    command('openPlace', (item?: Item | Captured) => openPlace(item)),
+    command('clearSnapshots', () => snapshots.clear()),
   );
 }
 
@@ -131,10 +136,11 @@ async function showHang(clients: Clients, documents: Documents, item?: Item): Pr
   await documents.show(`missing ranks on ${status.client.hc}`, text);
 }
 
-async function openPlace(item?: Item): Promise<void> {
-  if (item?.kind !== 'rank' || !item.rank.target.stop?.file) return;
-  const { node, target: { stop: { file, line } } } = item.rank;
-  const found = await localFile(file, node.cwd ?? '', folders());
+async function openPlace(item?: Item | Captured): Promise<void> {
+  if (!item) return;
+  const { file, line }: { file?: string; line?: number } = 'rank' in item ? item.rank.target.stop ?? {} : 'rows' in item ? item : {};
+  if (!file) return;
+  const found = await localFile(file, 'rank' in item ? item.rank.node.cwd ?? '' : '', folders());
   if (!found) throw new Error(`${file} is not a file in the folders of this window.`);
   await openFile(found, line ?? 1);
 }

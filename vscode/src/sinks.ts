@@ -141,13 +141,13 @@ export interface Row {
   spoken?: string; // for a screen reader, if the label is not enough
   icon: vscode.ThemeIcon;
   context: string;
-  isOpen?: boolean; // of a row with children
+  isOpen?: boolean; // at first, of a row with children
   opens?: { command: string; title: string; argument: unknown }; // when the row is clicked
 }
 
 export function treeItem({ id, label, description, tooltip, spoken, icon, context, isOpen, opens }: Row): vscode.TreeItem {
-  const { Expanded, None } = vscode.TreeItemCollapsibleState;
-  const item = new vscode.TreeItem(textFor('label', label), isOpen ? Expanded : None);
+  const { Collapsed, Expanded, None } = vscode.TreeItemCollapsibleState;
+  const item = new vscode.TreeItem(textFor('label', label), isOpen === undefined ? None : isOpen ? Expanded : Collapsed);
   item.id = id;
   item.description = textFor('label', description);
   item.tooltip = textFor('tooltip', tooltip);

@@ -15,6 +15,7 @@ __all__ = [
     "open_url",
     "ranks",
     "run_command",
+    "snapshots",
     "status_bar",
     "write_settings",
 ]
@@ -28,6 +29,11 @@ def status_bar(window: Window) -> Any:
 def ranks(window: Window) -> Any:
     """Return the rows of the extension's view."""
     return window.page.locator('.pane:has([aria-label="Ranks Section"]) .monaco-list-row')
+
+
+def snapshots(window: Window) -> Any:
+    """Return the rows of the extension's view of snapshots."""
+    return window.page.locator('.pane:has([aria-label="Snapshots Section"]) .monaco-list-row')
 
 
 def choices(window: Window) -> Any:

@@ -40,11 +40,11 @@ module.exports = {
   ThemeIcon: Values,
   ThemeColor: Values,
   TreeItem: class {
-    constructor(label) {
-      this.label = label;
+    constructor(label, collapsibleState) {
+      Object.assign(this, { label, collapsibleState });
     }
   },
-  TreeItemCollapsibleState: { None: 0, Expanded: 2 },
+  TreeItemCollapsibleState: { None: 0, Collapsed: 1, Expanded: 2 },
   StatusBarAlignment: { Left: 1 },
   ProgressLocation: { Window: 10 },
   DocumentLink: Values,

@@ -94,9 +94,9 @@ class Window:
         await self.page.locator(f'.tab.active[data-resource-name="{Path(name).name}"]').wait_for()
         await self.page.locator(".editor-instance .view-line").first.wait_for()
 
-    async def breakpoint(self, line: int, name: str = SCRIPT) -> None:
-        """Set a breakpoint in a file of the project, or another one by its path."""
-        await self.control.call("breakpoint", path=str(self.workspace.folder / name), line=line)
+    async def breakpoint(self, line: int, name: str = SCRIPT, **fields: str) -> None:
+        """Set a breakpoint, or a log point with a message, in a file of the project, or another one by its path."""
+        await self.control.call("breakpoint", path=str(self.workspace.folder / name), line=line, **fields)
 
     async def start(self, name: str) -> None:
         """Start a launch configuration or compound by its name."""

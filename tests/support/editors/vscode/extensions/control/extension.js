@@ -11,9 +11,9 @@ const operations = {
   async open({ path }) {
     await vscode.window.showTextDocument(vscode.Uri.file(path));
   },
-  async breakpoint({ path, line, condition }) {
+  async breakpoint({ path, line, condition, message }) {
     const location = new vscode.Location(vscode.Uri.file(path), new vscode.Position(line - 1, 0));
-    vscode.debug.addBreakpoints([new vscode.SourceBreakpoint(location, true, condition)]);
+    vscode.debug.addBreakpoints([new vscode.SourceBreakpoint(location, true, condition, undefined, message)]);
   },
   // Not awaited: an attach may be held for as long as the job takes to come.
   async start({ name }) {
