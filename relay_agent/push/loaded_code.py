@@ -127,7 +127,8 @@ def functions_beside_users(names: set[str]) -> dict[int, str]:
         The qualified names of the functions, by the id of their code.
     """
     own = {id(each.__code__): each for each in all_functions().values() if not is_library(each.__code__.co_filename)}
-    files = {each.__code__.co_filename for each in own.values() if _uses(each.__code__, names)}
+    inner = ((each.__code__.co_filename, code) for each in own.values() for code in with_inner(each.__code__))
+    files = {file for file, code in inner if not names.isdisjoint(code.co_names)}
     beside = [each for each in own.values() if each.__code__.co_filename in files]
     return {code: name for code, name in _qualified_names(beside).items() if not name.endswith(">")}
 
@@ -148,10 +149,12 @@ def callables() -> list[Any]:
     return list(filter(callable, itertools.chain.from_iterable(map(gc.get_objects, (None,)))))
 
 
-def _uses(code: CodeType, names: set[str]) -> bool:
-    return not names.isdisjoint(code.co_names) or any(
-        _uses(each, names) for each in code.co_consts if isinstance(each, CodeType)
-    )
+def with_inner(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object, and all code objects inside it."""
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from with_inner(each)
 
 
 def _qualified_names(functions: list[FunctionType]) -> dict[int, str]:

@@ -20,7 +20,7 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from relay_agent.job.paths import start_time
-from relay_agent.push.loaded_code import module_frames
+from relay_agent.push.loaded_code import module_frames, with_inner
 from relay_agent.push.new_file import NewFile, NewFunction, bound_names, constant, is_immutable, qualified_codes
 
 # An in-place change to one function: its code, defaults and docstring.
@@ -102,7 +102,7 @@ def pair(old: list[CodeType], new: list[NewFunction]) -> dict[int, NewFunction]:
 
 
 def is_equivalent(one: object, other: object) -> bool:
-    """Return whether two code objects do the same thing, regardless of their line numbers."""
+    """Return whether two code objects do the same thing, regardless of line numbers, or two constants are equal."""
     if not (isinstance(one, CodeType) and isinstance(other, CodeType)):
         return type(one) is type(other) and repr(one) == repr(other)
     alike = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags", "co_argcount")
@@ -115,10 +115,8 @@ def is_equivalent(one: object, other: object) -> bool:
 
 def has_same_lines(one: CodeType, other: CodeType) -> bool:
     """Return whether two equivalent code objects have the same line numbers."""
-    inner = zip(one.co_consts, other.co_consts, strict=True)
-    return [*one.co_lines()] == [*other.co_lines()] and all(
-        has_same_lines(a, b) for a, b in inner if isinstance(a, CodeType) and isinstance(b, CodeType)
-    )
+    pairs = zip(with_inner(one), with_inner(other), strict=True)
+    return all([*a.co_lines()] == [*b.co_lines()] for a, b in pairs)
 
 
 def _signature(code: CodeType) -> tuple[object, ...]:

@@ -251,7 +251,7 @@ class Scope:
             return not self._old.has(node)
         if (assigned := assigned_constant(node)) is None:
             return isinstance(node, ast.ClassDef)
-        return not _same(self._old.loaded.get(assigned[0]), assigned[1])
+        return not is_equivalent(self._old.loaded.get(assigned[0]), assigned[1])
 
     def prepare(self) -> None:
         """Execute changed imports and the definitions of new names."""
@@ -330,10 +330,11 @@ class Scope:
         known = self._unset.get(within + name) or (self._old.is_known, before)
         is_known, before = known
         present = names[name]
-        is_set = before is not None and _same(before[0], present)
-        is_unset = not is_set and not _same(present, value)  # the text of this push is not what the process has then
+        is_same = is_equivalent(present, value)
+        is_set = before is not None and is_equivalent(before[0], present)
+        is_unset = not is_set and not is_same  # the text of this push is not what the process has then
         self._steps.append(functools.partial(self._unset.update, {within + name: known if is_unset else None}))
-        if _same(present, value):
+        if is_same:
             return
         if is_set:
             self._changed([f"{within}{name} = {_shown(value)}"])
@@ -341,7 +342,7 @@ class Scope:
             self.rebound.add(name)
         elif not is_known and (within or name not in self._assigned):
             self._kept([f"{within}{name} keeps {_shown_state(present)}; the file has {_shown(value)}"])
-        elif not is_known or before is None or not _same(before[0], value):
+        elif not is_known or before is None or not is_equivalent(before[0], value):
             self._kept([f"{within}{name} keeps the value assigned by the process; the file has {_shown(value)}"])
 
     def _prepare_class(self, cls: type, node: ast.ClassDef, name: str, *, is_inside_members: bool = False) -> None:
@@ -493,10 +494,6 @@ def _shown_state(value: object) -> str:
 
 def _gone_text(name: str) -> str:
     return f"{name} was removed from the file, but remains in the process"
-
-
-def _same(one: object, other: object) -> bool:
-    return type(one) is type(other) and repr(one) == repr(other)
 
 
 def _class_node(name: str, body: list[ast.stmt]) -> ast.ClassDef:

@@ -22,7 +22,7 @@ from pathlib import PurePath
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from relay_agent.push.loaded_code import JUMPS, all_functions, original_of
+from relay_agent.push.loaded_code import JUMPS, all_functions, original_of, with_inner
 from relay_agent.stacks.in_process import all_frames
 from relay_agent.stacks.local_names import keeper_of
 from relay_core.agent_api.stacks import OWN, is_library
@@ -121,14 +121,6 @@ def check_locals(codes: Iterable[CodeType]) -> None:
                 f"{code.co_name}() calls {keeper}(), whose result a watch would change",
                 hint="watch a line of another function, or use Python 3.13",
             )
-
-
-def with_inner(code: CodeType) -> Iterator[CodeType]:
-    """Yield a code object, and all code objects inside it."""
-    yield code
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from with_inner(each)
 
 
 def every_place(code: CodeType) -> Iterator[Place]:

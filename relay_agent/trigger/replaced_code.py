@@ -29,11 +29,12 @@ from relay_agent.push.loaded_code import (
     original_of,
     suspended_frames,
     watched_codes,
+    with_inner,
 )
 from relay_agent.stacks.in_process import all_frames, with_callers
 from relay_agent.stacks.local_names import local_names
 from relay_agent.trigger.bytecode import with_calls
-from relay_agent.trigger.places import Hook, with_inner
+from relay_agent.trigger.places import Hook
 
 TRACE_TIME = 0.5
 """Seconds to wait until the main thread has its trace function; it may be in C code for longer."""

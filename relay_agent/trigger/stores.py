@@ -23,11 +23,11 @@ from types import CodeType, FrameType, GetSetDescriptorType, MemberDescriptorTyp
 from typing import Any
 
 from relay_agent.job.signal_handlers import is_of_signal
-from relay_agent.push.loaded_code import all_functions, original_of
+from relay_agent.push.loaded_code import all_functions, original_of, with_inner
 from relay_agent.stacks.in_process import all_frames, is_users, with_callers
 from relay_agent.stacks.local_names import keeper_of, local_names
 from relay_agent.trigger.expression import Expression, failure
-from relay_agent.trigger.places import RETURN, Hook, check_locals, every_place, first_line, with_inner
+from relay_agent.trigger.places import RETURN, Hook, check_locals, every_place, first_line
 from relay_agent.values.presentation import short_repr
 from relay_agent.values.secrets import HIDDEN, is_secret
 from relay_agent.values.static_path import (

@@ -10,8 +10,9 @@ from types import CodeType
 
 import pytest
 
+from relay_agent.push.loaded_code import with_inner
 from relay_agent.trigger.bytecode import with_calls
-from relay_agent.trigger.places import find_places, with_inner
+from relay_agent.trigger.places import find_places
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python 3.12 has sys.monitoring")
 LIBRARY = Path(sysconfig.get_path("stdlib"))
