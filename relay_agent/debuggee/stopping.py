@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from relay_agent.debugpy_internals.table import BREAK_HERE, COMPILED_CALLER
+from relay_agent.debugpy_internals.table import BREAK_HERE, COMPILED_CALLER, REASONS
 from relay_agent.job import gevent_originals
 from relay_agent.job.import_hook import after_import
 from relay_agent.job.torch_compiler import is_generated
@@ -87,11 +87,10 @@ def _stop_at_current_line(pydevd: Any, frame: FrameType, *, is_returning: bool) 
 
 def ends_step(frame: FrameType) -> bool:
     """Return whether pydevd will stop at the current line of a frame, because a step over a line ends there."""
-    from _pydevd_bundle import pydevd_comm_constants as commands  # noqa: PLC0415 - in debug runs only
-
-    state: Any = getattr(gevent_originals.threading.current_thread(), "additional_info", None)
-    is_over = getattr(state, "pydev_step_cmd", None) in {commands.CMD_STEP_OVER, commands.CMD_STEP_OVER_MY_CODE}
-    return is_over and sys.version_info >= (3, 12) and state.pydev_step_stop is frame
+    info = getattr(gevent_originals.threading.current_thread(), "additional_info", None)
+    over = {getattr(sys.modules.get(REASONS), name, None) for name in ("CMD_STEP_OVER", "CMD_STEP_OVER_MY_CODE")}
+    is_over = getattr(info, "pydev_step_stop", None) is frame and getattr(info, "pydev_step_cmd", -1) in over
+    return is_over and sys.version_info >= (3, 12)
 
 
 def _step_to_caller(state: Any, frame: FrameType, commands: Any) -> None:
