@@ -258,10 +258,10 @@ class PageServer:
 
     async def _updates(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        async with TaskSet() as tasks, contextlib.aclosing(self._feed.updates()) as updates:
-            tasks.spawn(self._service.look_for_agents(), name="look for agents for a page")
-            with contextlib.suppress(ConnectionError):  # the tab was closed
+        with contextlib.suppress(ConnectionError):  # the tab was closed
+            await response.prepare(request)
+            async with TaskSet() as tasks, contextlib.aclosing(self._feed.updates()) as updates:
+                tasks.spawn(self._service.look_for_agents(), name="look for agents for a page")
                 async for update in updates:
                     await response.write(f"data: {json.dumps(update, separators=(',', ':'))}\n\n".encode())
         return response

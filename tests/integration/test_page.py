@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 import pytest_asyncio
+from aiohttp import web
 
 from relay_client.cli.forward import forward
 from relay_client.compare.groups import as_objects
@@ -198,6 +199,26 @@ async def test_updates(relay: LocalRelay) -> None:
         await until(stream, "rank 3 on node-1 crashed: ValueError: bad")
         await page.stop(stack, 0)
         await until(stream, "rank 0 on node-0 is stopped at train.py:10 (pause)")
+
+
+async def test_a_tab_that_is_closed_at_once(
+    monkeypatch: pytest.MonkeyPatch, page: ServedPage, http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request whose connection is lost before its answer begins is no error of the server."""
+    headers = await key_of(page, http)
+
+    def lose(_server: PageServer, request: web.Request) -> bool:
+        assert request.transport is not None
+        request.transport.abort()
+        return True
+
+    monkeypatch.setattr(PageServer, "_has_session", lose)
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await http.get("/updates", headers=headers)
+    monkeypatch.undo()
+    async with http.get("/updates", headers=headers) as response:
+        await anext(updates(response))
+    assert [] == [record.message for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def until(stream: AsyncIterator[dict[str, Any]], text: str) -> None:
