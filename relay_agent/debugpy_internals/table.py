@@ -83,6 +83,8 @@ DATA_BREAKPOINTS = Feature(
     read("pydevd:PyDB.suspended_frames_manager", "the values that the editor shows", True),
     replaced("pydevd:PyDB.do_wait_suspend", "reads the values again that the user may have changed"),
     called(f"{VALUES}:SuspendedFramesManager.get_variable", "finds the value that the user has selected"),
+    called(f"{VALUES}:SuspendedFramesManager.get_frame_tracker", "keeps it until its thread runs again"),
+    called(f"{VALUES}:SuspendedFramesManager.get_thread_id_for_variable_reference", "finds that thread"),
     read(f"{COMMAND}.as_dict", "the content of a message"),
     MESSAGE,
 )

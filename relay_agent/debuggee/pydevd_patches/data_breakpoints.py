@@ -123,8 +123,9 @@ def _find(debugger: Any, arguments: Any) -> Any:
     if scope is None:
         raise ConfigurationError("an expression has no place in which it is stored")
     reference = getattr(scope, "variable_reference", scope)
+    manager = debugger.suspended_frames_manager
     try:
-        owner = debugger.suspended_frames_manager.get_variable(reference)
+        owner = manager.get_variable(reference)
     except KeyError:
         raise ConfigurationError("its thread runs again") from None
     if owner.frame is None:
@@ -133,7 +134,8 @@ def _find(debugger: Any, arguments: Any) -> Any:
         stored = variable(owner.frame, arguments.name, is_global=getattr(scope, "scope", "") == "globals")
     else:
         stored = part(owner.value, owner.evaluate_name or owner.name, arguments.name, owner.frame)
-    vars(owner).setdefault("relay_debug", []).append(stored)  # pydevd keeps `owner` until the thread runs again
+    stop = manager.get_frame_tracker(manager.get_thread_id_for_variable_reference(reference))
+    vars(stop).setdefault("relay_debug", []).append(stored)  # pydevd keeps it until the thread runs again
     return stored
 
 

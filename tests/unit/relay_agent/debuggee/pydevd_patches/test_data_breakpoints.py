@@ -251,6 +251,24 @@ async def test_switched_off_and_on(tmp_path: Path) -> None:
         assert text == (await editor.move("continue"))["text"]
 
 
+async def test_value_that_is_set_later(tmp_path: Path) -> None:
+    """An editor may read other values in between."""
+    async with debugged_script(tmp_path, PROGRAM.replace("CHANGE", "schedule.rate += 1"), STOP) as (_running, client):
+        editor = Stopped(client)
+        await editor.until_stopped()
+        frame = await editor.frame()
+        scopes = (await client.request("scopes", {"frameId": frame["id"]}, within=DEADLINE))["scopes"]
+        found = await variables(client, scopes[-1]["variablesReference"])
+        arguments = {"variablesReference": found["schedule"]["variablesReference"], "name": "rate"}
+        info = await client.request("dataBreakpointInfo", arguments, within=DEADLINE)
+        for _ in range(2):
+            found = await variables(client, scopes[-1]["variablesReference"])
+            await variables(client, found["schedule"]["variablesReference"])
+        chosen = {"dataId": info["dataId"], "accessType": "write"}
+        body = await client.request("setDataBreakpoints", {"breakpoints": [chosen]}, within=DEADLINE)
+        assert body["breakpoints"][0]["verified"]
+
+
 @pytest.mark.parametrize(
     "wanted", [None, "abc", [None], [5], [{}], [{"dataId": ["x"]}], [{"dataId": "x", "condition": 5}]]
 )
