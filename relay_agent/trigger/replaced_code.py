@@ -21,7 +21,7 @@ from typing import Any
 from relay_agent.job.gevent_originals import is_active, threading
 from relay_agent.job.main_thread import change_main_trace
 from relay_agent.job.own_settrace import settrace, tracer_name
-from relay_agent.job.torch_compiler import has_compiled_code
+from relay_agent.job.torch_compiler import allow_constants, has_compiled_code
 from relay_agent.push.loaded_code import (
     WatchedCode,
     all_functions,
@@ -96,6 +96,7 @@ class Engine:
 
     def set_hooks(self, hooks: Sequence[Hook]) -> str:
         """Replace all hooks, and return what the user should know, in one sentence; "" if nothing."""
+        allow_constants(_Call)
         known: dict[int, Any] = {id(call.hook): call for found in self._calls.values() for call in found}
         self._calls = {}
         for hook in hooks:

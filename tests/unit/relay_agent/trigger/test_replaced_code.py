@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from relay_agent.trigger.replaced_code import COMPILED, LATER, NOT_WATCHED, TRACED
+from tests.support.jobs.torch_job import needs_torch
 from tests.support.machine.deadline import DEADLINE
 from tests.unit.relay_agent.trigger.conftest import Watched
 
@@ -69,6 +70,21 @@ def test_compiled_code(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> Non
     code = train.step.__code__
     assert client.ask("here").note.startswith(COMPILED)
     assert train.step.__code__ is code
+
+
+@needs_torch
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_function_that_is_compiled_while_it_is_watched(watched: Watched) -> None:
+    """torch.compile compiles what is around the call of the hook, and the line is still watched."""
+    import torch
+
+    train, client = watched(SOURCE)
+    client.ask("here", "scale")
+    try:
+        assert 6 == torch.compile(train.step, backend="eager")(torch.tensor(3))
+    finally:
+        torch.compiler.reset()
+    assert ["2"] == client.texts("here", "scale")
 
 
 def blocked_main(act: Callable[[], object]) -> Callable[[], None]:
