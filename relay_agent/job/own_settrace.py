@@ -13,11 +13,13 @@ from typing import Any
 
 _holder = getattr(sys.modules.get("pydevd_tracing"), "TracingFunctionHolder", None)  # if debugpy was imported before
 settrace = getattr(_holder, "_original_tracing", None) or sys.settrace
+IGNORE: Any = memoryview(b"").__exit__
+"""A trace function that traces no call: C code that returns None, which costs the least."""
 
 
 def tracer_name(tracer: Any) -> str:
-    """Return the qualified name of a trace function; "" if there is none, or if it belongs to the debugger."""
-    if tracer is None:
+    """Return the qualified name of a trace function; "" if there is none, or if it belongs to the debugger or here."""
+    if tracer is None or tracer is IGNORE:
         return ""
     while isinstance(tracer, functools.partial):
         tracer = tracer.func

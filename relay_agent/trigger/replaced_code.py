@@ -20,7 +20,7 @@ from typing import Any
 
 from relay_agent.job.gevent_originals import is_active, threading
 from relay_agent.job.main_thread import change_main_trace
-from relay_agent.job.own_settrace import settrace, tracer_name
+from relay_agent.job.own_settrace import IGNORE, settrace, tracer_name
 from relay_agent.job.torch_compiler import allow_constants, has_compiled_code
 from relay_agent.push.loaded_code import (
     WatchedCode,
@@ -50,9 +50,6 @@ COMPILED = (
     "torch.compile has compiled code in this job: up to Python 3.11, only calls that are already running are watched"
 )
 """The note if code is not changed: torch.compile would compile it again, or fail if it must not split the graph."""
-
-_ignore: Any = memoryview(b"").__exit__
-"""The trace function for calls: C code that returns None, which costs the least."""
 
 
 class _Call:
@@ -122,7 +119,7 @@ class Engine:
         for call in (call for found in self._calls.values() for call in found):
             call.hook = None
         self._calls, self._tracing, self._is_tracing = {}, None, False
-        if sys.gettrace() is _ignore:
+        if sys.gettrace() is IGNORE:
             settrace(None)
 
     def _with_calls(self, code: CodeType) -> CodeType:
@@ -162,7 +159,7 @@ class Engine:
         done.acquire()
 
         def change(trace: Any) -> Any:
-            tracers.append(None if trace is _ignore else trace)
+            tracers.append(None if trace is IGNORE else trace)
             if tracers[0] is None:
                 self._is_tracing = True  # before the next line: the watch may be ending at this moment
                 if self._tracing is not mine:
@@ -172,7 +169,7 @@ class Engine:
                     frame.f_trace = self._trace
                 self._traced_codes = codes
             done.release()
-            return _ignore if tracers[0] is None else trace
+            return IGNORE if tracers[0] is None else trace
 
         self._has_suspended = any(map(_can_be_traced, suspended))
         if not change_main_trace(change):
@@ -200,7 +197,7 @@ class Engine:
                 if place is not None and frame.f_lineno == place.line and frame.f_lasti not in place.ignored:
                     call(frame)
         elif event == "return" and not (self._has_suspended or self._is_in(frame.f_back)):
-            settrace(None if (trace := sys.gettrace()) is _ignore else trace)  # a tool may have been started meanwhile
+            settrace(None if (trace := sys.gettrace()) is IGNORE else trace)  # a tool may have been started meanwhile
 
     def _is_in(self, frame: FrameType | None) -> bool:
         return any(each.f_trace is self._trace for each in with_callers(frame))
@@ -225,7 +222,7 @@ class Engine:
         def change(trace: Any) -> Any:
             stack = [*with_callers(sys._getframe())]  # noqa: SLF001 - its documented name
             is_tracing = any(frame.f_code is self._traced.__code__ for frame in stack)
-            is_alone = (trace is None or trace is _ignore) and not is_tracing and sys.getprofile() is None
+            is_alone = (trace is None or trace is IGNORE) and not is_tracing and sys.getprofile() is None
             for frame in (*stack, *suspended):
                 if frame.f_trace is self._trace:
                     frame.f_trace = None
@@ -233,7 +230,7 @@ class Engine:
                     local_names(frame)
             is_done.append(is_alone)
             executed.release()
-            return None if trace is _ignore else trace
+            return None if trace is IGNORE else trace
 
         return change_main_trace(change) and executed.acquire(timeout=TRACE_TIME) and is_done[0]
 
