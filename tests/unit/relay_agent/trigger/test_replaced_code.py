@@ -153,6 +153,7 @@ def test_push_beside_a_call_that_a_watch_has_changed(watched: Watched) -> None:
     assert begun.wait(DEADLINE)
     client.table.pause("push", DEADLINE)
     result = train.push(train.path.read_text().replace("return then()", "return then() or 1"))
+    client.table.resume("push")
     over.set()
     thread.join()
     assert ["loop()"] == result.changed
