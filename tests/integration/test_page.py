@@ -204,7 +204,7 @@ async def test_updates(relay: LocalRelay) -> None:
 async def test_a_tab_that_is_closed_at_once(
     monkeypatch: pytest.MonkeyPatch, page: ServedPage, http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A request whose connection is lost before its answer begins is no error of the server."""
+    """A request whose connection is lost before its answer begins is not logged as an error."""
     headers = await key_of(page, http)
 
     def lose(_server: PageServer, request: web.Request) -> bool:
