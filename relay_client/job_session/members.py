@@ -111,6 +111,8 @@ class Stop:
     """The rank's id of the thread that caused the stop."""
     body: Body
     """The body of the rank's `stopped` event."""
+    hit: list[int] = field(default_factory=list)
+    """The session's ids of the breakpoints that the rank has hit."""
     stack: Body | None = None
     """The call stack of that thread, as requested with `STACK` in `stops`, with the session's ids."""
     place: Place | None = None

@@ -386,9 +386,7 @@ class JobSession:
                 hit = self._breakpoints.ids_of(member.number, body.get("hitBreakpointIds"))
                 takes_focus = self.stops.stopped(member, body, now, hit)
                 self._threads.show_stopped(member, takes_focus=takes_focus)
-                if self._breakpoints.hold_all(hit):
-                    ranks = [each for each in self._members.attached if each.name.child is None]
-                    self.stepping.pause([each for each in ranks if not each.is_pausing])
+                self._hold(hit)
             case "continued":
                 self.stepping.runs(member)
             case "thread":
@@ -438,6 +436,13 @@ class JobSession:
         if self._may_continue(member, response):
             member.phase = Phase.ATTACHED
             self._threads.ask(member)
+            self._hold([number for each in self._members if each.stop for number in each.stop.hit])
+
+    def _hold(self, hit: list[int]) -> None:
+        """Stop all ranks if one of the breakpoints that were hit holds all of them."""
+        if self._breakpoints.hold_all(hit):
+            ranks = [each for each in self._members.attached if each.name.child is None]
+            self.stepping.pause([each for each in ranks if not each.is_pausing])
 
     def _may_continue(self, member: Member, response: Response) -> bool:
         """Return whether a step of attaching has succeeded; if it has not, show the reason and leave the rank out."""

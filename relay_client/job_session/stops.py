@@ -172,7 +172,7 @@ class Stops:
             self._returns = None
         changed = {**with_short_description(body), **({"hitBreakpointIds": hit} if hit else {})}
         member.is_pausing = False
-        stop = member.stop = Stop(thread if isinstance(thread, int) else member.main_thread, changed)
+        stop = member.stop = Stop(thread if isinstance(thread, int) else member.main_thread, changed, hit)
         if takes_focus:
             self._members.chosen = member.number
         if self._due_at is None and self._places_until is None:

@@ -81,6 +81,8 @@ async def test_snapshots_and_hold(relay: LocalRelay, tmp_path: Path) -> None:
             while len(threads) < 2:
                 body = (await dap.wait_for_event("stopped", within=DEADLINE))["body"]
                 threads.add(body["threadId"])
+            names = {each["id"]: each["name"] for each in (await dap.request("threads", within=DEADLINE))["threads"]}
+            assert {"rank 0 · MainThread", "rank 1 · MainThread"} == {names[each] for each in threads}
             await dap.wait_for_event(
                 "output", matching=lambda body: body["output"].startswith("rank 1 | step "), within=DEADLINE
             )

@@ -191,6 +191,22 @@ def test_hold_stops_all_ranks() -> None:
     assert ["pause", "continue"] == [name for name in ranks[2].names() if name in {"pause", "continue"}]
 
 
+def test_hold_stops_a_rank_that_comes_later() -> None:
+    """A rank that attaches while another one is held is paused, too; once all have continued, none is."""
+    stage, ranks = attached(0)
+    stage.ask("setBreakpoints", source={"path": FILE}, breakpoints=[{"line": 10, "logMessage": "@hold"}])
+    ranks[0].stop(hitBreakpointIds=[0])
+    stage.settle()
+    late = stage.join(1)
+    stage.settle()
+    assert "pause" in late.names()
+    ranks[0].moves = late.moves = no_stop
+    stage.ask("continue", threadId=stage.thread(0))
+    later = stage.join(2)
+    stage.settle()
+    assert "pause" not in later.names()
+
+
 def test_another_log_point_stops_no_other_rank() -> None:
     """A stop at a breakpoint whose message does not begin with `@hold` is that of one rank."""
     stage, ranks = attached(0, 1)
