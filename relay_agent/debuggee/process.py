@@ -115,9 +115,11 @@ class DebuggedProcess:
         self.port = logical_port(settings.port, identity.rank)
         self.where = f"port {self.port} ('{settings.access.hc}')" if settings.access.hc else f"port {self.port}"
         """The port to attach to, for messages."""
-        run = run_name(identity, os.environ, pid=os.getpid(), directory=start_directory())
+        access = settings.access.given()
+        if self.is_local:
+            access = {LOCAL_RUN: run_name(identity, os.environ, pid=os.getpid(), directory=start_directory())}
         self.node_client: NodeClient = NodeClient(
-            {LOCAL_RUN: run} if self.is_local else settings.access.given(),
+            access,
             self._record(),
             settings,
             answers={name: functools.partial(handle, self) for name, handle in ANSWERS.items()},

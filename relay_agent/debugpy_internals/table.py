@@ -340,7 +340,7 @@ UNATTACHED_AGENT = Feature(
 UNREACHED = Feature(
     "no line reports that breakpoints are not hit because of another tool, in child processes that are not followed, "
     "in modules that were loaded from other files, in lines that have run, or in functions that torch.compile has "
-    "compiled, or that their conditions or log messages raise",
+    "compiled, or that their conditions or log messages raise; logpoints with `@snap` and `@hold` print their messages",
     replaced(f"{API}:PyDevdAPI.notify_configuration_done", "examines the process when an editor has attached"),
     read("pydevd:PyDB.api_received_breakpoints", "the files with breakpoints", True),
     replaced("pydevd:PyDB.handle_breakpoint_condition", "reports a condition that raises"),
@@ -355,7 +355,7 @@ UNREACHED = Feature(
     WRITER,
 )
 SNAPSHOTS = Feature(
-    "a log point whose message begins with `@snap` prints the message",
+    "a logpoint whose message begins with `@snap` prints the message",
     called("pydevd_file_utils:map_file_to_client", "finds the path of a file for the editor"),
     read("pydevd:PyDB.cmd_factory", "creates the line for the debug console", True),
     WRITER,

@@ -112,5 +112,5 @@ def _take_tool(callback: object) -> int:
             return number
     taken = " and ".join(f"{number} by {monitoring.get_tool(number)}" for number in TOOL_IDS)
     raise ConfigurationError(
-        f"Python's monitoring is in use: tool id {taken}", hint="end one of these tools, or use a log point"
+        f"Python's monitoring is in use: tool id {taken}", hint="end one of these tools, or use a logpoint"
     )

@@ -43,7 +43,7 @@ LATER = "calls that are already running are watched as soon as the main thread e
 """The note if the main thread has not got its trace function in this time."""
 SLOWER = "until the running calls return, all Python code of the main thread is slower; Python 3.12 has no such cost"
 """The note if the main thread is traced."""
-NOT_WATCHED = "calls that are already running are not watched{}; use Python 3.12 or a log point"
+NOT_WATCHED = "calls that are already running are not watched{}; use Python 3.12 or a logpoint"
 """The note if running calls have no hook."""
 TRACED = ", because {} has a trace function in the main thread"
 COMPILED = (

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.main_thread import add_pending_call
-from relay_agent.stacks.in_process import all_frames, program_frame, with_callers
+from relay_agent.stacks.in_process import all_frames, is_users, program_frame, with_callers
 from relay_core.errors import ConfigurationError
 
 PLACE = "optimizer steps"
@@ -105,8 +105,9 @@ class StepHooks:
 
 def caller_of_step(frame: FrameType) -> FrameType:
     """Return the innermost frame of the program's own code; if there is none, that of a library which is not torch."""
-    outside = (each for each in with_callers(frame) if "/torch/" not in each.f_code.co_filename)
-    return program_frame(next(outside, frame))
+    if is_users(own := program_frame(frame)):
+        return own
+    return next((each for each in with_callers(frame) if "/torch/" not in each.f_code.co_filename), frame)
 
 
 def is_loaded() -> bool:

@@ -360,7 +360,7 @@ def _add_stop(commands: Commands[argparse.ArgumentParser]) -> None:
         "stop",
         _stop,
         summary="stop a running relay-client",
-        description="Stops a running relay-client, as Ctrl-C does, and returns once it has exited.",
+        description="Stops a running relay-client, as Ctrl-C does, and returns once it has exited, after at most 5 s.",
     )
     add_flag(parser, "--all", "stop all running relay-clients")
 
@@ -375,24 +375,29 @@ async def _stop(arguments: argparse.Namespace, clients: Sequence[ControlClient])
             await client.request(Stop())
     for client in chosen:
         await client.until_closed()
-        await _until_exited(client.about.pid)
+        has_exited = await _until_exited(client.about.pid)
         if not arguments.json:
-            print(f"relay-client {client.about.id} (pid {client.about.pid}) has exited")
+            state = "has exited" if has_exited else "has closed its ports"
+            print(f"relay-client {client.about.id} (pid {client.about.pid}) {state}")
     if arguments.json:
         print(_as_json(tuple(client.about for client in chosen)))
 
 
-async def _until_exited(pid: int) -> None:
-    """Wait until a process of this user has exited, for at most `EXIT_TIMEOUT`."""
+async def _until_exited(pid: int) -> bool:
+    """Wait until a process of this user has exited, for at most `EXIT_TIMEOUT`; return whether it has."""
     import asyncio
 
     from relay_core.compat import TIMEOUT_ERRORS, timeout
 
-    with contextlib.suppress(OSError, *TIMEOUT_ERRORS):  # there is no such process, or it belongs to another user
+    with contextlib.suppress(*TIMEOUT_ERRORS):
         async with timeout(EXIT_TIMEOUT):
             while os.name == "posix":  # on Windows, 0 is a signal
-                os.kill(pid, 0)
+                try:
+                    os.kill(pid, 0)
+                except OSError:  # there is no such process, or the number belongs to another user by now
+                    return True
                 await asyncio.sleep(0.02)
+    return False
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:

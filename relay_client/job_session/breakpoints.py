@@ -71,7 +71,7 @@ BREAKPOINT_PATIENCE = 3.0
 events."""
 NO_RANK = "no rank has confirmed this breakpoint yet"
 HOLD = re.compile(r"@hold\b")
-"""The beginning of the message of a log point that stops all ranks; the job makes it stop the one that reaches it."""
+"""The beginning of the message of a logpoint that stops all ranks; the job makes it stop the one that reaches it."""
 _SET = frozenset({"setBreakpoints", "setDataBreakpoints", "setFunctionBreakpoints"})
 """Requests that list breakpoints."""
 

@@ -87,7 +87,7 @@ class Stepping:
         for member in group:
             if member.stop is None:
                 member.is_pausing = True
-                self._wire.ask(member.number, "pause", {"threadId": member.main_thread}, partial(self._report, member))
+                self._wire.ask(member.number, "pause", {"threadId": member.main_thread}, partial(self._paused, member))
 
     def _resume(
         self, request: Request, chosen: Member, group: list[Member], arguments: Arguments, step_began: float | None
@@ -128,6 +128,10 @@ class Stepping:
             self._wire.answer(request, {"allThreadsContinued": False} if request["command"] == "continue" else None)
         else:
             self._wire.fail(request, f"{member.name.label}: {reason_of(response)}")
+
+    def _paused(self, member: Member, response: Response) -> None:
+        member.is_pausing &= response.get("success") is True
+        self._report(member, response)
 
     def _report(self, member: Member, response: Response) -> None:
         if response.get("success") is not True and self._members.get(member.number) is member:

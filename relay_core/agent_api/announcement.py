@@ -207,10 +207,11 @@ class TargetInfo:
         For a process that no debugger has stopped since, or that has crashed, the time when its state began.
         """
         attached = self.attachment
-        before = self.resumed_since or self.since
-        if attached is None or self.state is State.CRASHED:
-            return before
-        return attached.stopped_since if attached.is_stopped else attached.resumed_since or before
+        if self.state is State.CRASHED:
+            return self.since
+        if attached is not None and attached.is_stopped:
+            return attached.stopped_since
+        return (attached.resumed_since if attached is not None else None) or self.resumed_since or self.since
 
 
 class _Labelled(Protocol):

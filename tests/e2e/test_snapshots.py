@@ -1,4 +1,4 @@
-"""Facts about `@snap` and `@hold` in log points through the real relay-client, in one debug session for all ranks."""
+"""Facts about `@snap` and `@hold` in logpoints through the real relay-client, in one debug session for all ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// The "Snapshots" view: what log points with `@snap` have captured, the newest first. Its texts come from the job.
+// The "Snapshots" view: what logpoints with `@snap` have captured, the newest first. Its texts come from the job.
 
 import * as vscode from 'vscode';
 import { treeItem } from './sinks';
@@ -33,7 +33,7 @@ export class Snapshots implements vscode.TreeDataProvider<Captured>, vscode.Debu
   createDebugAdapterTracker({ name }: vscode.DebugSession): vscode.DebugAdapterTracker {
     return {
       onDidSendMessage: ({ event, body }: Message) => {
-        if (event === 'output' && Array.isArray(body?.data?.snapshot)) this.add(name, String(body.output), body.data.snapshot);
+        if (event === 'output' && Array.isArray(body?.data?.snapshot)) this.add(name, text(body.output), body.data.snapshot);
       },
     };
   }
@@ -66,12 +66,12 @@ export class Snapshots implements vscode.TreeDataProvider<Captured>, vscode.Debu
     const rows = listsIn(captured).map(([name, file, line, values], at): Captured => ({
       kind: 'frame',
       id: `${id}/${at}`,
-      label: String(name),
-      description: `${String(file).split(/[\\/]/).at(-1)}:${line}`,
-      file: String(file),
-      line: Number(line),
+      label: text(name),
+      description: `${text(file).split(/[\\/]/).at(-1)}:${lineOf(line)}`,
+      file: text(file),
+      line: lineOf(line),
       rows: listsIn(values).map(([variable, value], index): Captured => (
-        { kind: 'value', id: `${id}/${at}/${index}`, label: String(variable), description: String(value), rows: [] })),
+        { kind: 'value', id: `${id}/${at}/${index}`, label: text(variable), description: text(value), rows: [] })),
     }));
     const [, rank = session, place = output] = LINE.exec(output) ?? [];
     const [{ file, line } = {}] = rows;
@@ -80,6 +80,14 @@ export class Snapshots implements vscode.TreeDataProvider<Captured>, vscode.Debu
     this.snapshots = [added, ...this.snapshots].slice(0, KEPT);
     this.changed.fire(undefined);
   }
+}
+
+function text(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}
+
+function lineOf(value: unknown): number {
+  return Number.isInteger(value) && Number(value) > 0 ? Number(value) : 1;
 }
 
 function listsIn(value: unknown): unknown[][] {

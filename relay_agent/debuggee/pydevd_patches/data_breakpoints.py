@@ -79,6 +79,7 @@ def patch_wait(debugger_class: Any) -> None:
     def wait_and_renew(debugger: Any, *arguments: Any, **named: Any) -> None:
         """Wait while a thread is stopped."""
         wait(debugger, *arguments, **named)
+        _reasons.pop(threading.get_ident(), None)
         for each in list(_known.values()):
             each.renew()
 
@@ -99,6 +100,7 @@ def _response(request: Any, answer: Callable[[], dict[str, Any]]) -> Any:
 
 def forget() -> None:
     """Remove all data breakpoints, because the debug session is over."""
+    _reasons.clear()
     if _known:
         _set([])
         _known.clear()

@@ -1,4 +1,4 @@
-"""Snapshots: what a log point whose message begins with `@snap` sends to the editor in place of a text.
+"""Snapshots: what a logpoint whose message begins with `@snap` sends to the editor in place of a text.
 
 What is captured is in `relay_agent.stacks.capture`: it executes no code of the job, hides secrets, and is limited in
 time and size. A snapshot is a line of output with values, which the editor requests by their references when the user
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import PurePath
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from relay_agent.debuggee.pydevd_patches.relay_debug_output import Text
@@ -23,6 +24,9 @@ from relay_agent.stacks.in_process import capture_callers
 from relay_core.agent_api.stacks import Frame
 from relay_core.dap.messages import FIRST_SNAPSHOT
 from relay_core.foreign import printable
+
+if TYPE_CHECKING:
+    from relay_agent.trigger.watch import Budget
 
 KEPT = 100
 """Maximum number of snapshots whose values an editor can request."""
@@ -38,13 +42,12 @@ _kept: dict[int, tuple[str, list[Frame]]] = {}
 _numbers = itertools.count(1)
 
 
+@dataclass
 class _Pace:
-    """How often a log point takes snapshots: as often as a watch captures, so that its line does not become slow."""
+    """How often a logpoint takes snapshots: as often as a watch captures, so that its line does not become slow."""
 
-    def __init__(self) -> None:
-        from relay_agent.trigger.watch import Budget  # noqa: PLC0415 - when the first one is wanted, as below
-
-        self.budget, self.next = Budget(time.perf_counter()), 0.0
+    budget: Budget
+    next: float = 0.0
 
 
 _paces: WeakKeyDictionary[Any, _Pace] = WeakKeyDictionary()
@@ -55,29 +58,31 @@ def take(debugger: Any, breakpoint_: Any, frame: FrameType, message: Callable[[]
 
     Args:
         debugger: pydevd's debugger.
-        breakpoint_: The log point.
+        breakpoint_: The logpoint.
         frame: The frame that has reached it, in the current thread.
         message: Returns the text that follows in the line.
     """
-    began = time.perf_counter()
-    if (pace := _paces.get(breakpoint_)) is None:
-        pace = _paces[breakpoint_] = _Pace()
-    if began < pace.next:
-        return False
-    from relay_agent.trigger.watch import MAX_CAPTURED  # noqa: PLC0415
-    from relay_core.agent_api.watch import MAX_FRAMES  # noqa: PLC0415
-
     try:
-        text = printable(message(), MAX_MESSAGE)
-        frames = capture_callers(frame, MAX_FRAMES, most=MAX_CAPTURED)[::-1]
-    except Exception as error:  # the job is just below the limit of recursion, for example
+        from relay_agent.trigger.watch import MAX_CAPTURED, Budget  # noqa: PLC0415 - when the first one is wanted
+        from relay_core.agent_api.watch import MAX_FRAMES  # noqa: PLC0415
+
+        began = time.perf_counter()
+        if (pace := _paces.get(breakpoint_)) is None:
+            pace = _paces[breakpoint_] = _Pace(Budget(began))
+        if began < pace.next:
+            return False
+        try:
+            text = printable(message(), MAX_MESSAGE)
+            frames = capture_callers(frame, MAX_FRAMES, most=MAX_CAPTURED)[::-1]
+            _send(debugger, list(frames), f": {text}" if text else "")
+        finally:
+            pace.next = pace.budget.next_after(began, time.perf_counter())
+    except RecursionError:  # the job is just below the limit
+        pass
+    except Exception as error:
         if is_of_signal(error):
             raise
-        return True
-    finally:
-        pace.next = pace.budget.next_after(began, time.perf_counter())
-    with SNAPSHOTS.guarded():
-        _send(debugger, list(frames), f": {text}" if text else "")
+        SNAPSHOTS.switch_off(error)
     return True
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +77,14 @@ def _condition(debugger: Any, info: Any, breakpoint_: Any, frame: Any) -> bool:
 
 
 def _log_message(debugger: Any, breakpoint_: Any, info: Any, frame: Any) -> None:
-    """Do what a log point is for, unless it has a condition, which pydevd evaluates after this."""
+    """Do what a logpoint is for, unless it has a condition, which pydevd evaluates after this."""
     info.pydev_message = ""
     if not breakpoint_.has_condition:
         _reached(debugger, breakpoint_, info, frame)
 
 
 def _reached(debugger: Any, breakpoint_: Any, info: Any, frame: Any) -> None:
-    """Set the text that a log point writes, "" if it raises; `@snap` takes a snapshot, and `@hold` stops the thread."""
+    """Set the text that a logpoint writes, "" if it raises; `@snap` takes a snapshot, and `@hold` stops the thread."""
     command = re.match("['\"]@(snap|hold)\\b", breakpoint_.expression)
 
     def message() -> str:
@@ -93,7 +93,7 @@ def _reached(debugger: Any, breakpoint_: Any, info: Any, frame: Any) -> None:
 
     if command and command[1] == "snap" and SNAPSHOTS.is_available():
         if not (_is_inside_line(frame) or snapshots.take(debugger, breakpoint_, frame, message)):
-            _report_once(frame, snapshots.LEFT_OUT, f"the log point at {_place(frame)} {snapshots.LEFT_OUT}")
+            _report_once(frame, snapshots.LEFT_OUT, lambda place: f"the logpoint at {place} {snapshots.LEFT_OUT}")
         return
     info.pydev_message = message()
     if command and command[1] == "hold":
@@ -109,21 +109,17 @@ def _evaluate(what: str, expression: str, frame: Any) -> Any:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the expression may raise anything
         if isinstance(error, NameError) and _is_inside_line(frame):
             return None
-        text = f"the {what} of the breakpoint at {_place(frame)} has no effect: {describe_exception(error)}"
-        _report_once(frame, expression, text)
+        why = describe_exception(error)
+        _report_once(frame, expression, lambda place: f"the {what} of the breakpoint at {place} has no effect: {why}")
     return None
 
 
-def _report_once(frame: Any, about: str, text: str) -> None:
-    """Report a fact about a breakpoint, once for each editor."""
-    latest, key = _Examination.latest, (_place(frame), about)
+def _report_once(frame: Any, about: str, text: Callable[[str], str]) -> None:
+    """Report a fact about the breakpoint at a line, once for each editor; `text` is called with the place."""
+    latest, key = _Examination.latest, (frame.f_code.co_filename, frame.f_lineno, about)
     if latest is not None and key not in latest.reported:
         latest.reported.add(key)
-        latest.report(text)
-
-
-def _place(frame: Any) -> str:
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        latest.report(text(f"{Path(key[0]).name}:{key[1]}"))
 
 
 def _is_inside_line(frame: Any) -> bool:
@@ -158,7 +154,7 @@ class _Examination:
         import debugpy  # noqa: PLC0415 - as above; while the interpreter exits, an import may fail
 
         self._is_client_connected = debugpy.is_client_connected
-        self.reported: set[tuple[str, str]] = set()
+        self.reported: set[tuple[str, int, str]] = set()
         """Places of breakpoints, each with the expression or subject about which something was reported."""
         self._watch = breakpoints.TracerWatch(warnings)
         self._writer, self._messages = debugger.writer, debugger.cmd_factory

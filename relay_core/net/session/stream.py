@@ -310,6 +310,8 @@ class SessionStream:
         data = self._unsent[0]
         self._has_room = False
         taken = self._owner.send(self.id, data)
+        if not self._unsent:  # the stream has been broken off meanwhile
+            return False
         if taken == len(data):
             self._unsent.popleft()
             return True

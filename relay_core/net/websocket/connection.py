@@ -175,11 +175,12 @@ class WebSocket(asyncio.BufferedProtocol):
             raise self._lost()
 
     async def send(self, *messages: str | bytes) -> None:
-        """Send messages with no other message in between; return when the write buffer is below its limit.
+        """Send messages with no other message in between; wait before and after while the write buffer is full.
 
         Raises:
             ConnectionLost: the WebSocket is closed.
         """
+        await self.drain()  # others may have filled it
         for message in messages:
             opcode, payload = (TEXT, message.encode()) if isinstance(message, str) else (BINARY, message)
             self._send(opcode, payload)

@@ -95,7 +95,7 @@ class Window:
         await self.page.locator(".editor-instance .view-line").first.wait_for()
 
     async def breakpoint(self, line: int, name: str = SCRIPT, **fields: str) -> None:
-        """Set a breakpoint, or a log point with a message, in a file of the project, or another one by its path."""
+        """Set a breakpoint, or a logpoint with a message, in a file of the project, or another one by its path."""
         await self.control.call("breakpoint", path=str(self.workspace.folder / name), line=line, **fields)
 
     async def start(self, name: str) -> None:

@@ -73,7 +73,7 @@ NOT_MISSED = {
     (table.RELEASE, "_redirect_to"),
     (table.CHILD_WAIT, "pydb_disposed"),  # read while it waits
     (table.DATA_BREAKPOINTS, "suspended_frames_manager"),  # read when an editor selects a value
-    (table.UNREACHED, "is_logpoint"),  # set at a log point with `@hold`
+    (table.UNREACHED, "is_logpoint"),  # set at a logpoint with `@hold`
     (table.UNSUPPORTED, "writer"),  # read at a request that debugpy does not support
 }
 """What this job does not use of features that it uses."""

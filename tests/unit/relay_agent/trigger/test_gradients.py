@@ -80,7 +80,9 @@ def test_held_before_the_parameters_change(client: Client) -> None:
     assert all(map(torch.equal, before, parameters))
 
 
-@pytest.mark.parametrize("file", ["<string>", "<ipython-input-3-0f1e>", "/venv/site-packages/trainer.py"])
+@pytest.mark.parametrize(
+    "file", ["<string>", "<ipython-input-3-0f1e>", "/venv/site-packages/trainer.py", "/home/a/torch/train.py"]
+)
 def test_caller_without_a_file_of_the_user(client: Client, file: str) -> None:
     """The expression is evaluated in code that was typed or given to `exec`, or else in the library before torch."""
     ask(client, "batch")
