@@ -150,3 +150,33 @@ async def test_a_crash_after_a_stop(relay: LocalRelay, tab: Page, stop: dict[str
         await opened(tab, page, 1)
         found = await tab.evaluate("async events => (await import('./events.js')).facts(events)", events)
     assert expected == [each["text"] for each in found]
+
+
+SHOWN = """async events => {
+    const {view} = await import('./view.js');
+    view.events = events.map((event, number) => ({...event, number}));
+    (await import('./events.js')).showEvents();
+    return [...document.querySelectorAll('#crashes span')].map((each) => each.textContent);
+}"""
+
+
+@pytest.mark.parametrize(
+    ("other", "seconds", "expected"),
+    [
+        ({"port": 5680}, 3, ["ranks 1-2 crashed: KeyError: 'x'"]),
+        ({"port": 5680}, 60, ["rank 1 on a crashed: KeyError: 'x'", "rank 2 on a crashed: KeyError: 'x'"]),
+        ({"port": 6680}, 3, ["rank 1 on a crashed: KeyError: 'x'", "rank 2 on a crashed: KeyError: 'x'"]),
+    ],
+)
+async def test_crashes_of_one_wave(
+    relay: LocalRelay, tab: Page, other: dict[str, object], seconds: float, expected: list[str]
+) -> None:
+    """Only the equal crashes of a job within a few seconds are one line; those of its next start are not."""
+    events = [
+        {"event": "state", "state": "crashed", "host": "a", "text": f"rank {rank} on a crashed: KeyError: 'x'"}
+        | {"agent": f"a/{rank}", "rank": rank, "port": 5678 + rank, "time": rank * seconds}
+        for rank in (1, 2)
+    ]
+    async with running_job_of(relay, 1, 1), served_page(relay) as page:
+        await opened(tab, page, 1)
+        assert expected == await tab.evaluate(SHOWN, [events[0], events[1] | other])

@@ -1,6 +1,6 @@
 // The events: the crashes, the others that concern a person, and in a folded list the rest; also their merging for the
-// timeline, their limit, and what a screen reader reads. Crashes that differ only in their ranks are one line, other events
-// only if they follow each other.
+// timeline, their limit, and what a screen reader reads. Crashes of one wave that differ only in their ranks are one line,
+// other events only if they follow each other.
 
 import { clock, make, plural, ranges, showItems } from './elements.js';
 import { at, labelOf, view } from './view.js';
@@ -8,6 +8,7 @@ import { at, labelOf, view } from './view.js';
 const MAX_ROWS = 200; // of the first crashes, and of the newest other lines
 const MAX_RANKS = 60; // characters for the numbers of the ranks in a line
 const REPEATED = 60_000; // milliseconds since the last repetition in which a screen reader does not read the same again
+const WAVE = 5; // seconds after its first crash in which a wave lasts, as in the notifications of the extension
 const CONCERNING = ['held', 'free', 'stopped', 'ended', 'lost', 'resumed'];
 
 /** Returns whether an event is a crash: a rank is held at an uncaught exception, by its agent or by a debugger. */
@@ -54,15 +55,21 @@ function clauseOf(event) {
   return start < 0 ? event.text : event.text.slice(start + subject.length).replace(/^( \(port \d+\)|\)?:)/, '').replace(` (pid ${event.pid})`, '').trim();
 }
 
-/** Returns the events that are shown as one line each: those with the same clause, or only such that follow each other. */
+/** Returns the base port of the job of an event about a rank. */
+const baseOf = ({ port, rank }) => (rank === undefined ? '' : port - rank);
+
+/** Returns whether an event may be in a group with an earlier one. Nodes of a job have different agents, but so has its next start. */
+const isNear = (event, earlier, isInOrder) => event.time - earlier.time <= WAVE || (isInOrder && event.agent === earlier.agent);
+
+/** Returns the events of one job that are shown as one line each: those of a wave with the same clause, or only such that follow each other. */
 function grouped(events, isInOrder) {
   const found = [];
   const byKey = new Map();
   for (const event of events) {
     const clause = clauseOf(event);
-    const key = `${event.port === undefined ? 'node' : 'rank'} ${clause}`;
+    const key = `${event.port === undefined ? 'node' : 'rank'} ${baseOf(event)} ${clause}`;
     let group = isInOrder ? found.at(-1) : byKey.get(key);
-    if (group?.key !== key) {
+    if (group?.key !== key || !isNear(event, group.events.at(isInOrder ? -1 : 0), isInOrder)) {
       group = { key, clause, events: [] };
       found.push(group);
       byKey.set(key, group);
