@@ -180,3 +180,27 @@ async def test_crashes_of_one_wave(
     async with running_job_of(relay, 1, 1), served_page(relay) as page:
         await opened(tab, page, 1)
         assert expected == await tab.evaluate(SHOWN, [events[0], events[1] | other])
+
+
+LANE = """async ([agents, events]) => {
+    const node = {host: 'vm', name: 'vm', link: 'connected', link_since: 1050, targets: []};
+    const nodes = agents.map((agent) => ({...node, agent}));
+    (await import('./timeline.js')).showLanes(nodes, events, 1000, 1100);
+    const left = (each) => Number(each.getAttribute('x') ?? each.getAttribute('cx'));
+    const found = (name) => [...document.querySelectorAll(`#lanes ${name}`)].map(left);
+    return ['.connected', '.away', '.mark-crashed'].map(found);
+}"""
+
+
+async def test_a_node_with_two_jobs_in_the_timeline(relay: LocalRelay, tab: Page) -> None:
+    """The lane of a node shows the periods and crashes of an agent that has ended, too, and once."""
+    about = {"agent": "vm/1", "host": "vm", "text": ""}
+    crash = {"event": "state", "state": "crashed", "port": 5678}
+    events = [about | {"event": "connected", "time": 1010}, about | crash | {"time": 1020}]
+    events += [about | {"event": "lost", "time": 1030}, about | {"event": "ended", "time": 1040}]
+    async with running_job_of(relay, 1, 1), served_page(relay) as page:
+        await opened(tab, page, 1)
+        connected, away, crashes = await tab.evaluate(LANE, [["vm/2", "vm/3"], events])
+    old, *new = connected
+    assert old < crashes[0] < away[0] < new[0]
+    assert [3, 1, 1] == [len(connected), len(away), len(crashes)]

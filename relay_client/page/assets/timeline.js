@@ -1,5 +1,6 @@
-// The timeline: one lane for each node with its tunnel, and marks where ranks stopped, crashed or ended. If there are many
-// nodes, those with something to report are on top, and the rest is folded.
+// The timeline: one lane for each node with its tunnel, and marks where ranks stopped, crashed or ended. Agents that have
+// ended are in the lane of their node's current agent. If there are many nodes, those with something to report are on top,
+// and the rest is folded.
 
 import { clock, plural } from './elements.js';
 import { isCrash } from './events.js';
@@ -43,17 +44,21 @@ function markOf(event) {
   return event.event === 'ended' && event.port !== undefined ? 'mark-ended' : undefined;
 }
 
-function lane(node, own, y, x, now) {
+/** Returns the bar of an agent, from its first event to its end. */
+function bar(events, first, end, y, x) {
+  const rect = (name, from, to, rx, ...title) => draw('rect', { class: name, x: x(from), y: y + 3, width: Math.max(2, x(to) - x(from)), height: LANE - 6, rx }, ...title);
+  const gaps = outages(events, end).map(([from, to]) => rect('away', from, to, 2, draw('title', {}, `no connection from ${clock(from)} to ${clock(to)}`)));
+  return [rect('connected', first, end, 3), ...gaps];
+}
+
+function lane(node, own, former, y, x, now) {
   const first = own.length ? Math.min(own[0].time, node.link_since) : node.link_since;
   const parts = [
     draw('text', { x: 0, y: y + 12 }, node.name.length > 20 ? `${node.name.slice(0, 19)}…` : node.name),
-    draw('rect', { class: 'connected', x: x(first), y: y + 3, width: Math.max(2, x(now) - x(first)), height: LANE - 6, rx: 3 }),
+    ...former.flatMap((events) => bar(events, events[0].time, events.at(-1).time, y, x)),
+    ...bar(own, first, now, y, x),
   ];
-  for (const [from, to] of outages(own, now)) {
-    parts.push(draw('rect', { class: 'away', x: x(from), y: y + 3, width: Math.max(2, x(to) - x(from)), height: LANE - 6, rx: 2 },
-      draw('title', {}, `no connection from ${clock(from)} to ${clock(to)}`)));
-  }
-  const marked = own.map((event) => [MARKS.indexOf(markOf(event)), event]).filter(([order]) => order >= 0);
+  const marked = [...former.flat(), ...own].map((event) => [MARKS.indexOf(markOf(event)), event]).filter(([order]) => order >= 0);
   for (const [order, event] of marked.sort(([one], [other]) => one - other)) {
     const mark = MARKS[order];
     parts.push(draw('circle', { class: mark, cx: x(event.time), cy: y + LANE / 2, r: 4 }, draw('title', {}, `${clock(event.time)} ${event.text}`)));
@@ -68,11 +73,11 @@ function dullness(node, events) {
   return Math.min(...kinds.map((kind) => ORDER.indexOf(kind)).filter((place) => place >= 0), ORDER.length + (isMarked ? 0 : 1));
 }
 
-function chart(nodes, eventsOf, from, now, label, width) {
+function chart(nodes, eventsOf, formerOf, from, now, label, width) {
   const x = (time) => LEFT + (Math.max(time, from) - from) / (now - from) * (width - LEFT - 6);
   const height = nodes.length * LANE + 20;
   const svg = draw('svg', { viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': `${label} since ${clock(from)}` });
-  nodes.forEach((node, index) => svg.append(...lane(node, eventsOf(node), index * LANE, x, now)));
+  nodes.forEach((node, index) => svg.append(...lane(node, eventsOf(node), formerOf(node), index * LANE, x, now)));
   const ticks = Math.min(4, Math.max(1, Math.floor((width - LEFT) / TICK)));
   for (let part = 0; part <= ticks; part += 1) {
     const time = from + (now - from) * part / ticks;
@@ -90,6 +95,9 @@ export function showLanes(nodes, events, started, now) {
     byAgent.get(event.agent).push(event);
   }
   const eventsOf = (node) => byAgent.get(node.agent) ?? [];
+  const agents = new Set(nodes.map(({ agent }) => agent));
+  const ended = [...byAgent.values()].filter(([{ agent, host }]) => host && !agents.has(agent));
+  const formerOf = (node) => ended.filter(([{ host }]) => host === node.host && nodes.find((one) => one.host === host) === node);
   const ranked = nodes.map((node) => [dullness(node, eventsOf(node)), node]);
   const interesting = ranked.filter(([place]) => place <= ORDER.length).length;
   if (nodes.length > FEW_LANES) ranked.sort(([one], [other]) => one - other);
@@ -98,9 +106,9 @@ export function showLanes(nodes, events, started, now) {
   const [shown, rest] = [sorted.slice(0, count), sorted.slice(count)];
   const from = Math.min(Math.max(started, now - 3600), now - MIN_SPAN);
   const width = Math.max(280, at('lanes').clientWidth);
-  at('lanes').replaceChildren(chart(shown, eventsOf, from, now, `Timeline of ${rest.length ? `${count} of ` : ''}${plural(nodes.length, 'node')}`, width));
+  at('lanes').replaceChildren(chart(shown, eventsOf, formerOf, from, now, `Timeline of ${rest.length ? `${count} of ` : ''}${plural(nodes.length, 'node')}`, width));
   at('other-lanes').hidden = !rest.length;
   const [summary, lanes] = at('other-lanes').children;
   summary.textContent = `${plural(rest.length, 'more node')}${interesting > count ? '' : ' with nothing to report'}`;
-  lanes.replaceChildren(...(rest.length && at('other-lanes').open ? [chart(rest, eventsOf, from, now, `Timeline of ${plural(rest.length, 'more node')}`, width)] : []));
+  lanes.replaceChildren(...(rest.length && at('other-lanes').open ? [chart(rest, eventsOf, formerOf, from, now, `Timeline of ${plural(rest.length, 'more node')}`, width)] : []));
 }
