@@ -11,6 +11,7 @@ from relay_client.ranks.record import Node, Target
 from relay_client.ranks.view import Kind
 from relay_client.ui.text import duration
 from relay_core.agent_api.usage import GpuShare, GpuUsage, NodeUsage
+from relay_core.foreign import printable
 from relay_core.value_parsers import format_ranges
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ def _total(widths: dict[int, int]) -> int:
 
 
 COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", *USAGE_COLUMNS, "held by")
+MAX_STATE = 80
+"""Maximum number of characters of a state, which may contain the whole text of an exception."""
 
 
 @dataclass(frozen=True)
@@ -190,8 +193,9 @@ def _row(node: Node, target: Target, now: float) -> Row:
     held = f"{target.who}{_ago(target.held_since, now, ', ')}" if target.holder else ""
     numbers = (target.rank, target.port, target.pid)
     rank, port, pid = ("" if number is None else str(number) for number in numbers)
-    since, used = _ago(target.since, now), usage_cells(node.usage, target.port)
-    cells = (_node(node), rank, port, pid, target.script or "", target.text, since, *used, held)
+    state, since = printable(target.text, MAX_STATE), _ago(target.since, now)
+    used = usage_cells(node.usage, target.port)
+    cells = (_node(node), rank, port, pid, target.script or "", state, since, *used, held)
     return Row(cells, Kind(target.kind), target.holder is not None)
 
 

@@ -46,6 +46,13 @@ def test_one_row_for_each_target() -> None:
     ] == [row.cells for row in rows(nodes_of(NODE, SERVE, EMPTY), NOW)]
 
 
+def test_a_long_exception_is_shortened() -> None:
+    """The text of an exception does not make the column of the states wider than 80 characters."""
+    detail = f"RuntimeError: {'gloo ' * 40}"
+    (row,) = rows(nodes_of(replace(NODE, targets=(replace(NODE.targets[1], detail=detail),))), NOW)
+    assert (f"crashed: {detail}"[:77] + "...") in row.cells
+
+
 def test_a_target_whose_port_leads_elsewhere() -> None:
     """Of two targets with the same port, the one to which the port does not lead is shown as unreachable."""
     owners = {5680: "box pid 7"}
