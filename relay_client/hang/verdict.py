@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from relay_client.hang.reports import Job, RankReport
 from relay_client.stacks import is_library
@@ -136,6 +136,8 @@ class GroupVerdict:
     unknown: tuple[int, ...]
     longest_gap: float = 0.0
     """The longest time in seconds between two operations of the group, as far as its members have recorded it."""
+    ahead: Mapping[int, Operation | None] = field(default_factory=dict)
+    """The calls of the ranks that have completed the operation, such as a broadcast, and wait in a later one."""
 
     @property
     def is_slow(self) -> bool:
@@ -242,6 +244,11 @@ def _judge_group(group: _Group) -> GroupVerdict | None:
         missing=tuple(sorted(behind.union(group.absent))),
         unknown=tuple(rank for rank in group.members if rank not in group.records and rank not in group.absent),
         longest_gap=max(one.longest_gap for one in group.records.values()),
+        ahead={
+            rank: _operation(one, one.completed + 1)
+            for rank, one in group.records.items()
+            if one.enqueued > one.completed >= number
+        },
     )
 
 

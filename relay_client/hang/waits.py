@@ -100,8 +100,9 @@ def waits_of(verdict: JobVerdict) -> Iterator[tuple[int, str]]:
     known = [wait for wait in verdict.unrecorded if not wait.is_for_device and wait.call not in POINT_TO_POINT]
     found = [(rank, wait.call, verdict.job.ranks.keys() - set(wait.ranks)) for wait in known for rank in wait.ranks]
     for group in reversed(verdict.groups):  # the longest wait is the first
-        for rank in group.waiting if (group.age or 0.0) >= MIN_AGE else ():
-            name = operation.name if (operation := group.entered[rank]) else "a collective operation"
+        calls = {rank: group.entered[rank] for rank in group.waiting} | {**group.ahead}
+        for rank, operation in calls.items() if (group.age or 0.0) >= MIN_AGE else ():
+            name = operation.name if operation else "a collective operation"
             found.append((rank, name, {*group.missing, *group.unknown}))
     for rank, name, others in found:
         awaited = f", waiting for {format_ranks(sorted(others))}" if others else ""

@@ -17,10 +17,10 @@ from relay_core.net.tasks import TaskSet
 from tests.support.machine.deadline import DEADLINE
 
 
-def report(rank: int, begun: int, name: str = "all_reduce") -> RankReport:
-    """Return the report of one of three ranks that has begun so many operations, of which five are complete."""
+def report(rank: int, begun: int, name: str = "all_reduce", completed: int = 5) -> RankReport:
+    """Return the report of one of three ranks that has begun and completed so many operations."""
     operations = tuple(Operation(number, name, age=12.0) for number in range(1, begun + 1))
-    record = GroupRecord("0", "default_pg", "other", (0, 1, 2), begun, 5, operations)
+    record = GroupRecord("0", "default_pg", "other", (0, 1, 2), begun, completed, operations)
     return RankReport(rank, collectives=ProcessCollectives(rank, (record,)))
 
 
@@ -36,6 +36,15 @@ def test_state_of_waiting_ranks() -> None:
     found = {rank: report(rank, begun) for rank, begun in enumerate((6, 5, 6))}
     wait = "in all_reduce, waiting for rank 1"
     assert {5678: wait, 5680: wait} == dict(waits_of(JobVerdict.of(Job(5678, found))))
+
+
+def test_a_rank_that_waits_in_the_next_operation() -> None:
+    """A rank that has completed an operation without the missing rank waits for it, too; with no later one, it runs."""
+    found = {0: report(0, 6, "broadcast"), 1: report(1, 5), 2: report(2, 7, "broadcast", completed=6)}
+    wait = "in broadcast, waiting for rank 1"
+    assert {5678: wait, 5680: wait} == dict(waits_of(JobVerdict.of(Job(5678, found))))
+    found[2] = report(2, 6, "broadcast", completed=6)
+    assert {5678: wait} == dict(waits_of(JobVerdict.of(Job(5678, found))))
 
 
 def test_name_from_the_job() -> None:
