@@ -19,7 +19,7 @@ from relay_client.ports import rank_port
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.local_port import LocalPort
 from relay_client.ranks.changes import Event
-from relay_client.ranks.record import Connection, Local, Target
+from relay_client.ranks.record import Connection, Local, Node, Target
 from relay_client.ui.text import format_ports
 from relay_client.verbs.verb import Session, Verb
 from relay_core.agent_api.announcement import Attachment, State
@@ -88,7 +88,7 @@ class ControlService:
         """The last event of each rank that has stopped or continued."""
         self._session = Session(tunnels)
         tunnels.on_change = self._changed
-        tunnels.nodes_here = lambda: self._snapshot().nodes
+        tunnels.nodes_here = self._stopped_nodes
         forwarder.on_change = self._changed
         logs.on_line = self._logged
 
@@ -160,6 +160,11 @@ class ControlService:
         named = Event(**{**vars(event), "client": self.client.id})
         for subscriber in list(self.subscribers):
             subscriber.receive(named)
+
+    def _stopped_nodes(self) -> tuple[Node, ...]:
+        """Return what all agents have announced, and where editors of this program have stopped ranks."""
+        stops = {target.port: target.stop for node in self._snapshot().nodes for target in node.targets}
+        return self._tunnels.nodes(lambda port: Local(stop=stops.get(port)))
 
     def _snapshot(self) -> Status:
         return take_snapshot(self.client, self._tunnels, self._forwarder, tuple(self._on_demand))

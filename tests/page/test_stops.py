@@ -106,7 +106,6 @@ async def test_a_stop_that_is_not_announced_yet(relay: LocalRelay, monkeypatch: 
         shown = await answer_as_text(page.tunnels, Command("ranks"))
         assert ["running", "stopped at train.py:10"] == [row.cells[STATE] for row in table_rows(page.tunnels)]
         assert 1 == shown.count("stopped at train.py:10")
-        assert not is_announced(page)
 
 
 async def test_a_debugger_that_leaves_before_the_announcement(

@@ -132,6 +132,7 @@ HERE = {
     "README.md": ["relay-agent run"],
     "docs/decisions/0001-the-agent-is-a-process-of-its-own.md": ["python - <<"],
     "docs/decisions/0014-separate-engines-for-one-and-all-ranks.md": ["import timeit"],
+    "docs/decisions/0017-attached-jobs-are-traced.md": ["import sys"],
     "docs/guides/all-ranks.md": ["relay-client --hc myhc --all-ranks"],
     "docs/guides/hang.md": ["relay-client --hc myhc hang"],
     "docs/guides/ranks.md": ["relay-agent run"],
@@ -382,6 +383,7 @@ async def test_the_library(stage: Stage) -> None:
     [
         ("docs/decisions/0001-the-agent-is-a-process-of-its-own.md", "python - <<"),
         ("docs/decisions/0014-separate-engines-for-one-and-all-ranks.md", "import timeit"),
+        ("docs/decisions/0017-attached-jobs-are-traced.md", "import sys"),
         ("docs/guides/values.md", "import relay_agent"),
     ],
 )
