@@ -34,7 +34,7 @@ MAX_MESSAGE = 1000
 """Maximum number of characters of the message."""
 PARTS = 10
 """References of one snapshot: those of the line, of its frames, and of the variables of each frame."""
-GONE = "this snapshot is no longer kept in the job"
+GONE = "the job has deleted this snapshot"
 LEFT_OUT = "is reached too often to take a snapshot each time, so some are left out"
 
 _kept: dict[int, tuple[str, list[Frame]]] = {}

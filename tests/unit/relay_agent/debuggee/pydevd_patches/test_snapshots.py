@@ -111,7 +111,7 @@ async def test_line_that_is_reached_often(tmp_path: Path) -> None:
             if int(later["output"].split()[1]) > 100:
                 values = dict(each[:2] for each in await below(client, later["variablesReference"] + 2))
         assert int(values["count"]) > 1000
-        assert [("snapshot 1", "this snapshot is no longer kept in the job", 0)] == await below(
+        assert [("snapshot 1", "the job has deleted this snapshot", 0)] == await below(
             client, first["variablesReference"]
         )
 
@@ -134,6 +134,6 @@ async def test_reference_of_no_snapshot(tmp_path: Path) -> None:
     """A reference that is not in use has nothing below it but the reason."""
     async with logging_script(tmp_path, "@snap") as (_, client):
         await output(client, "snapshot 1 ")
-        assert [("snapshot 100000", "this snapshot is no longer kept in the job", 0)] == await below(
+        assert [("snapshot 100000", "the job has deleted this snapshot", 0)] == await below(
             client, FIRST_SNAPSHOT + 1_000_000
         )
