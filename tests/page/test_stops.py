@@ -96,16 +96,15 @@ async def test_a_stop_that_is_reported_here_and_announced(relay: LocalRelay) -> 
         assert events.empty()
 
 
-async def test_a_stop_that_is_not_announced_yet(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_that_is_not_announced(relay: LocalRelay) -> None:
     """`@ranks` and the table show the rank as stopped as soon as its debugger has reported the stop here."""
-    monkeypatch.setattr("relay_agent.agent.attachments.ANNOUNCE_DELAY", 10 * DEADLINE)
-    async with running_job_of(relay, 2, 2) as job, served_page(relay) as page, AsyncExitStack() as stack:
-        announce_debuggers(job)
+    async with running_job_of(relay, 2, 2), served_page(relay) as page, AsyncExitStack() as stack:
         await asyncio.wait_for(page.service.look_for_agents(), DEADLINE)
         await page.stop(stack, 1)
         shown = await answer_as_text(page.tunnels, Command("ranks"))
         assert ["running", "stopped at train.py:10"] == [row.cells[STATE] for row in table_rows(page.tunnels)]
         assert 1 == shown.count("stopped at train.py:10")
+        assert not is_announced(page)
 
 
 async def test_a_debugger_that_leaves_before_the_announcement(
